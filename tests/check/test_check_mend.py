@@ -50,6 +50,7 @@ MENDED = {
 
 
 @pytest.mark.usefixtures("in_process")
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("wrong", "right"), MENDED.values(), ids=MENDED)
 def test_a_mended_program_is_the_right_one_to_the_byte(call, tmp_path, wrong, right):
     path = tmp_path / "p.py"

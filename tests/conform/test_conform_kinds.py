@@ -94,6 +94,7 @@ KINDS = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_is_named(kind):
     found = attnctl.conform(of_weights(KINDS[kind]), quick=True, dtypes=["float32"], features=["attention"])

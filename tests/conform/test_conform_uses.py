@@ -28,6 +28,7 @@ def conform(kernel, *features, **more):
     return attnctl.conform(kernel, quick=True, dtypes=TYPES, features=features, **more)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.usefixtures("_unexplained")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_found_in_the_feature_that_it_is_of(fault):
