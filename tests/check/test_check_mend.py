@@ -91,6 +91,16 @@ def test_what_cannot_be_told_stays_as_it_is(call, tmp_path, flag):
 
 
 @pytest.mark.usefixtures("in_process")
+def test_a_scale_that_may_be_meant_is_not_mended(call, tmp_path):
+    own = written(scale=" / TAU ** 0.5").replace("rng = ", "TAU, d_k = 17, 5\nrng = ")
+    (tmp_path / "p.py").write_text(own)
+    done = call("check", "p.py", "--fix")
+    assert (done.code, (tmp_path / "p.py").read_text()) == (1, own)
+    assert "(scale-other)" in done.out
+    assert "Not mended" in done.out
+
+
+@pytest.mark.usefixtures("in_process")
 def test_what_no_change_mends_stays(call, tmp_path):
     wrong = written().replace("weights = softmax(scores)", "weights = softmax(scores) ** 3 + 0.01")
     (tmp_path / "p.py").write_text(wrong)

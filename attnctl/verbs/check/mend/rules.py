@@ -38,6 +38,8 @@ RULES_OF_MISTAKE: Mapping[str, Sequence[Rule]] = {
     "softmax": AXES,
     "no-softmax": AXES,
     "no-scale": SCALES,
+    # A temperature, or a model's own scale, may be meant.
+    "scale-other": (scales.take_root, scales.change_measured_size),
     "scale": SCALES,
     "mask-inverted": SENSES,
     "mask-after-softmax": LATE,

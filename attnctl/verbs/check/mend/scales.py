@@ -124,6 +124,13 @@ def change_size(text: ProgramText, node: Node) -> Changes:
             yield NodeChange(f"size by {name}", size, of_head)
 
 
+def change_measured_size(text: ProgramText, node: Node) -> Changes:
+    """Another size below the root, where it is measured: one with a name, or a number, may be meant."""
+    size = below_root(text, node)
+    if isinstance(size, (Call, Subscript)):
+        yield from change_size(text, node)
+
+
 def below_root(text: ProgramText, node: Node) -> expr | None:
     """The size whose root is taken, without what makes another type of it."""
     size: expr
