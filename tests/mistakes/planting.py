@@ -322,6 +322,8 @@ class Kernel(Planted):
         batched = (
             "X" in self.kind.arrays and examples.example_array("X", self.kind.arrays["X"], 1).ndim == 3
         )
+        # What is made of groups is not there where each head has keys of its own.
+        on = on and not (self.kind.settings.kv_heads and q.shape[1] == k.shape[1])
         values = self.values(arrays, settings, lines if on else "", together=batched or bool(self.options))
         near = rounding(self.dtype)
         if backward:

@@ -117,7 +117,7 @@ def test_every_mistake_is_named_in_a_kernel(name, backward, dtype):
     if (name, backward, dtype) == OF_SMALL_WEIGHTS_ALONE:
         assert said <= {None, name}
     elif (name, backward, dtype) == KEPT_IN_FLOAT16:
-        assert said == {name, "too-much-rounding"}
+        assert {name} <= said <= {name, "too-much-rounding"}
     elif backward and name in NAN_GRADIENTS:
         assert said == {"nan-output"}
     else:
