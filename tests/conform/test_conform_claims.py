@@ -159,7 +159,7 @@ FORWARD = {
     rest_of_keys_dropped: r"In this case the last 1 keys are left out: .*; in others: last .*; yet it is ",
     rest_of_queries_dropped: r"In this case the last 1 queries are left at 0: .*; in others: ",
     values_late: r"In this case each weight is applied to the value \d places? \w+ its key: .*; in oth",
-    not_scaled_when_wide: r"In this case the scores are not scaled: divide Q Kᵀ by .* here √64; in oth",
+    not_scaled_when_wide: r"In (this|every failing) case the scores are not scaled: ",
     whole_blocks: "Whole blocks of 16 keys are seen where they are cut by the diagonal",
     first_head: "All query heads read kv head 0",
     eighth: "The scores are divided by 8:",
@@ -192,12 +192,12 @@ DETAILS = {
     values_late: lambda case: (
         rf"({-8 % case.keys} places? after|{8 % case.keys} places? before|{8 % case.keys - case.keys})"
     ),
-    not_scaled_when_wide: lambda case: rf"sqrt\({case.d_k}\)",
+    not_scaled_when_wide: lambda case: rf"sqrt\(d_k\)(, here √{case.d_k}\b| unless)",
 }
 """What is true of a case, of which the sentence says it."""
 
 BREAKS = {
-    rest_of_keys_dropped: {"keys permuted"},
+    rest_of_keys_dropped: {"keys permuted", "block boundaries"},  # whose blocks are others in each case
     rest_of_queries_dropped: {"values of one"},
     values_late: {"hidden keys moved", "keys permuted"},
 }
