@@ -180,6 +180,7 @@ OTHERS |= {"numpy.random", "hashlib", "random", "shlex", "typer"} - set(BROUGHT)
         (["run", "--no-such-option"], HEAVY),
         (["run", "I love AI"], OTHERS | HEAVY - {"numpy", "rich"}),
         (["run", "I love AI", "--json"], OTHERS | HEAVY - {"numpy"}),
+        (["check", str(PACKAGE.parent / "samples" / "variants" / "causal.json")], {"attnctl.mistakes"}),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

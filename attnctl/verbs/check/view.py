@@ -13,7 +13,6 @@ from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
 from attnctl.evidence.judge import Gap
 from attnctl.evidence.walk import Checked, Verdict
-from attnctl.mistakes import CATALOGUE
 from attnctl.verbs.check.report import CheckedTrace, Finding, Report
 
 MARKS = {
@@ -83,8 +82,14 @@ def finding_lines(report: Report, finding: Finding, before: str | None, screen: 
 
 
 def name_pages(report: Report, screen: Screen) -> Iterator[Line]:
+    mentioned = dict.fromkeys(finding.mistake for finding in report.findings if finding.mistake)
+    if not mentioned:
+        return
+    from attnctl.mistakes import CATALOGUE  # a right dump needs none of it, and starts without
+
     known = {mistake.name for mistake in CATALOGUE}
-    if named := dict.fromkeys(find.mistake for find in report.findings if find.mistake in known):
+    named = [mistake for mistake in mentioned if mistake in known]
+    if named:
         yield from flowing(f"More: attnctl check --about {' or '.join(named)}", screen, "aside")
 
 
