@@ -59,12 +59,16 @@ def join_tiles(graph: Graph, found: Sequence[Attention]) -> list[Attention]:
 def runs_of_queries(graph: Graph, group: Sequence[Attention]) -> Iterator[list[Attention]]:
     """Those with the same queries and other keys, which are merged; of loops over either the outer one."""
     runs: list[list[Attention]] = []
+    # By the numbers of Q: each attention beside each run would take the square of a long loop.
+    by_queries: dict[bytes, list[list[Attention]]] = defaultdict(list)
     for attention in group:
-        own = next((run for run in reversed(runs) if goes_on(graph, run[-1], attention)), None)
+        alike = by_queries[np.ascontiguousarray(attention.arrays["Q"]).tobytes()]
+        own = next((run for run in reversed(alike) if goes_on(graph, run[-1], attention)), None)
         if own is None:
-            runs.append([attention])
-        else:
-            own.append(attention)
+            own = []
+            alike.append(own)
+            runs.append(own)
+        own.append(attention)
     yield from runs
 
 
