@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from attnctl.math.names import MASKED
+from attnctl.math.names import MASKED, SCALED
 from attnctl.math.ops import Hide, LayerNorm, Op, Repeat, Rotate, Scale, Slope, Squeeze, Temper
 from attnctl.math.ops.norms import Norm
 from attnctl.math.rules import Causal, PerBatch, Window, alibi_slopes
@@ -85,7 +85,7 @@ def say_factor(scale: Scale) -> str:
 
 
 def say_scale(plan: DumpPlan) -> str:
-    scale = first_op(plan, Scale, "scaled_scores")
+    scale = first_op(plan, Scale, SCALED)
     if scale is None:
         return ""
     if scale.factor is None:

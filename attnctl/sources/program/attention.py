@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.sources.program.graph import GATHERED, MADE, SOFT, Graph, Product
+from attnctl.sources.program.graph import GATHERED, SOFT, Graph, Product
 from attnctl.sources.program.origin import Origin, Origins
 from attnctl.sources.program.record import Event
 from attnctl.sources.program.relations import Array, Labels, is_near, is_same, orders, rows_sum_to_one
@@ -262,17 +262,12 @@ class AttentionFinder:
             kept.append(self.made_of_keys(n) if graph.value(n).shape[-1] == width else n)
         wider = graph.value(begins)
         logits = np.broadcast_to(wider[..., -1:], (*wider.shape[:-1], width - 1))
-        event = graph.events[begins]
-        graph.events[begins + 1] = Event(event.site, logits, (begins,), event.callers, MADE)
-        return kept, begins + 1
+        return kept, graph.make_event(begins + 1, begins, logits, [begins])
 
     def made_of_keys(self, n: int) -> int:
         """An event of an array without the column of a sink."""
-        event = self.graph.events[n]
-        made = n + 1
         narrower = self.graph.value(n)[..., :-1]
-        self.graph.events[made] = Event(event.site, narrower, (n,), event.callers, event.function)
-        return made
+        return self.graph.make_event(n + 1, n, narrower, [n], self.graph.events[n].function)
 
     def without_partial(self, chain: list[int]) -> list[int]:
         """A chain without what loops only began to change: of statements in turn the last."""
@@ -434,11 +429,8 @@ class AttentionFinder:
 
     def made_divided(self, child: int, weights: int, sums: Array) -> int:
         """An event of the weights that were divided with the output."""
-        graph = self.graph
-        made = child - 1
-        event = graph.events[child]
-        graph.events[made] = Event(event.site, graph.value(weights) / sums, (weights,), event.callers, MADE)
-        return made
+        divided = self.graph.value(weights) / sums
+        return self.graph.make_event(child - 1, child, divided, [weights])
 
     def key_axis_by_name(self, n: int, product: Product, left: str, right: str) -> str | None:
         """The axis of keys, if the names of the operands say clearly which of them is Q."""

@@ -91,6 +91,14 @@ class Graph:
                     self.split(n, operands, terms)
                     break
 
+    def make_event(
+        self, number: int, of: int, value: Array, parents: Sequence[int], function: str = MADE
+    ) -> int:
+        """An array that the program had only within an expression, as an event before or behind it."""
+        event = self.events[of]
+        self.events[number] = Event(event.site, value, tuple(parents), event.callers, function)
+        return number
+
     def split(self, n: int, operands: Sequence[int], terms: Sequence[Labels]) -> None:
         first, second, third, out = terms
         inner = tuple(axis for axis in dict.fromkeys((*first, *second)) if axis in third or axis in out)
@@ -99,12 +107,10 @@ class Graph:
             return
         if "..." in (*first, *second):
             return
-        event = self.events[n]
-        made = n - 1
         value = multiply(arrays[0], arrays[1], (first, second, inner))
-        self.events[made] = Event(event.site, value, tuple(operands[:2]), event.callers, MADE)
+        made = self.make_event(n - 1, n, value, operands[:2])
         self.products[made] = Product(operands[0], operands[1], first, second, inner)
-        event.parents = (made, operands[2])
+        self.events[n].parents = (made, operands[2])
         self.products[n] = Product(made, operands[2], inner, third, out)
 
     # --- one event ---
@@ -451,9 +457,7 @@ class Graph:
         scores = a.astype(float) @ b.astype(float).T
         if not is_softmax_of(value, scores):
             return None
-        made = n - 1
-        event = self.events[n]
-        self.events[made] = Event(event.site, scores, (left, right), event.callers, MADE)
+        made = self.make_event(n - 1, n, scores, (left, right))
         self.products[made] = Product(left, right, ("n", "d"), ("m", "d"), ("n", "m"))
         return made
 

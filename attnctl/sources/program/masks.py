@@ -60,7 +60,7 @@ class MaskReader:
             steps.empty_slots = self.where_slots_are_left(steps, empty)
             slots = plural(int(empty.any(0).sum()), "slot")
             steps.notes.append(f"{slots} of its cache had not been written to: these are no keys yet.")
-            if self.put_what_was_written_over(steps, empty):
+            if self.put_what_was_written_over(steps):
                 empty = self.empty_slots(steps)
                 assert empty is not None
                 steps.arrays[MASK] = np.broadcast_to(~empty[:, None, None], hidden.shape)
@@ -94,14 +94,14 @@ class MaskReader:
         graph = self.graph
         origins = attention.origins.get(name)
         for now, before in itertools.pairwise(origins[0].path if origins else ()):
-            tile, whole = graph.value(now), graph.value(before)
-            if tile.ndim < 2 or tile.ndim != whole.ndim or tile.shape[-1] != whole.shape[-1]:
+            tile = graph.value(now)
+            whole = graph.value(before)
+            if min(tile.ndim, whole.ndim) < 2 or tile.shape[-2] >= whole.shape[-2]:
                 continue
-            for start in range(whole.shape[-2] - tile.shape[-2] + 1):
-                if start + tile.shape[-2] < whole.shape[-2] or start:
-                    cut = whole[..., start : start + tile.shape[-2], :]
-                    if cut.shape == tile.shape and (cut == tile).all():
-                        return start
+            rows = tile.shape[-2]
+            for start in range(whole.shape[-2] - rows + 1):
+                if np.array_equal(whole[..., start : start + rows, :], tile):
+                    return start
         return None
 
     def empty_slots(self, steps: Steps) -> Array | None:
@@ -114,28 +114,28 @@ class MaskReader:
             return None
         return empty
 
-    def put_what_was_written_over(self, steps: Steps, empty: Array) -> bool:
+    def put_what_was_written_over(self, steps: Steps) -> bool:
         """Keep rows of a cache that new ones were written over: these belong into slots that are free.
 
         A cache that is full begins again at its first slot; while some are free nothing is to be lost.
         """
-        attention = steps.attention
-        meant = {}
+        writes: dict[str, int] = {}
+        meant: dict[str, Array] = {}
         for name in "KV":
-            wrote = self.last_write(attention, name)
+            wrote = self.last_write(steps.attention, name)
             if wrote is None:
                 return False
             before = self.rows_before(wrote, steps.arrays[name].shape)
             if before is None:
                 return False
-            rows = self.appended(before, steps.arrays[name])
+            rows = self.append_rows(before, steps.arrays[name])
             if rows is None:
                 return False
+            writes[name] = wrote
             meant[name] = rows
 
-        for name, rows in meant.items():
-            steps.arrays[name] = rows
-        steps.written_over = self.last_write(attention, "K")
+        steps.arrays |= meant
+        steps.written_over = writes["K"]
         steps.notes.append("Rows of its cache were written over while slots behind them are free.")
         return True
 
@@ -150,7 +150,7 @@ class MaskReader:
             return None
         return value.reshape(shape)
 
-    def appended(self, before: Array, now: Array) -> Array | None:
+    def append_rows(self, before: Array, now: Array) -> Array | None:
         """The rows before with the new ones behind them; None where these took no other's place."""
         changed = (before != now).any(axis=(0, 1, 3))
         filled = (before != 0).any(axis=(0, 1, 3))

@@ -60,7 +60,7 @@ class Projecting:
         self.origins = origins
 
     def lay_out(
-        self, name: str, origins: Sequence[Origin], array: Array, *, is_packed: bool = False
+        self, name: str, origins: Sequence[Origin], array: Array, *, is_packed: bool
     ) -> Projected | None:
         """How an operand, (batch, head, rows, d), comes from its projection; None where nothing tells."""
         flat = side_by_side(array)

@@ -99,7 +99,7 @@ def documents_shown(hidden: Array) -> Array | None:
     start = np.argmin(hidden, axis=-1)  # the first key that a query sees
     columns = np.arange(keys)
     is_span = (columns >= start[..., None]) & (columns <= rows[:, None])
-    if (hidden == is_span).any():
+    if (hidden != ~is_span).any():
         return None
 
     # A text goes on, or begins with the query.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -148,8 +148,8 @@ def is_same(made: Array, found: Array) -> bool:
 
 
 def views_of(read: Array) -> Iterator[tuple[int, int, Array]]:
-    for one, other in permutations(range(read.ndim), 2):
-        if one < other and read.shape[one] > 1 and read.shape[other] > 1:
+    for one, other in combinations(range(read.ndim), 2):
+        if read.shape[one] > 1 and read.shape[other] > 1:
             yield one, other, read.swapaxes(one, other)
 
 

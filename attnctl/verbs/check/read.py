@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -179,28 +179,28 @@ def is_wrong_in(part: Part, name: str) -> bool:
 
 def in_other_layouts(seen: Walked) -> Iterator[Walked]:
     """The same in another layout that its shapes allow, where it is as wrong, and the cause may show."""
-    for reading in with_layout_said(seen[0]):
-        with suppress(AttnError):  # its arrays do not go together
-            yield reading, walk_over(reading, seen[1].record.strictness)
+    return walk_over_each(with_layout_said(seen[0]), seen[1].record.strictness)
 
 
-def without_one_option(seen: Walked) -> Iterator[Walked]:
-    """Readings without an option that was given in which everything agrees, and what was wrong with it."""
+def without_one_option(seen: Walked) -> Reading | None:
+    """The first reading without an option that was given in which everything agrees."""
     reading, before = seen
-    for other in without_options(reading):
-        try:
-            walk = walk_over(other, before.record.strictness)
-        except AttnError:  # its arrays do not go together
-            continue
+    for other, walk in walk_over_each(without_options(reading), before.record.strictness):
         if not walk.wrong and mends(before, walk, other):
-            yield other, before
+            return other
+    return None
 
 
 def with_causal_shown(seen: Walked) -> Iterator[Walked]:
     """The same judged with the causal mask that its weights show, where nobody asked for one."""
-    for reading in shown_causal(seen[0]):
-        with suppress(AttnError):  # its arrays do not go together
-            yield reading, walk_over(reading, seen[1].record.strictness)
+    return walk_over_each(shown_causal(seen[0]), seen[1].record.strictness)
+
+
+def walk_over_each(readings: Iterable[Reading], strictness: Strictness) -> Iterator[Walked]:
+    """Readings with what came of them, but for those whose arrays do not go together."""
+    for reading in readings:
+        with suppress(AttnError):
+            yield reading, walk_over(reading, strictness)
 
 
 def notes_of(trace: Trace, seen: Walked) -> Iterator[str]:

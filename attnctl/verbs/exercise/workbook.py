@@ -12,8 +12,6 @@ import numpy as np
 
 from attnctl.drawing.show.workbook.book import (
     Workbook,
-    leads,
-    matrix_cells,
     plain_number,
 )
 from attnctl.drawing.show.workbook.formulas import VISIBLE_ABOVE, StepFormulas
@@ -106,7 +104,9 @@ class Worksheet(Workbook):
             cell = sheet.cell(*self.sheets[name].position(index))
             cell.border = Border(left=line, right=line, top=line, bottom=line)
 
-        for cells in matrix_cells(self.sheets[name]):
+        place = self.sheets[name]
+        for lead in place.leads:
+            cells = place.cells_of_matrix(lead)
             first = cells.partition(":")[0]
             mark = f"'{self.marks[name].name}'!{first}"
             right = PatternFill(bgColor=RIGHT_COLOUR)
@@ -147,7 +147,7 @@ class Worksheet(Workbook):
         rows = {about.cell(row, 1).value: row for row in range(1, about.max_row + 1)}
         for name in self.exercise.blank:
             marks = self.marks[name]
-            cells = [marks.range_of_matrix(lead) for lead in leads(marks)]
+            cells = [marks.range_of_matrix(lead) for lead in marks.leads]
             total = "+".join(f"SUM({each})" for each in cells)
             about.cell(rows[name], column, f'={total}&" of {self.trace[name].size} right"')
         about.column_dimensions[letters(column)].width = 16

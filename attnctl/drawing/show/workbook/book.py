@@ -6,9 +6,8 @@ shows in all that follow. Weights are coloured by what they come to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import product
-from math import isnan
+from collections.abc import Callable, Mapping, Sequence
+from math import inf, isfinite, isnan
 from re import fullmatch
 from typing import IO, Any
 
@@ -18,7 +17,7 @@ from attnctl.base.errors import AttnError
 from attnctl.drawing.screen.text import visible
 from attnctl.drawing.show import formula_of, heads_of, shape_of, sheet_of
 from attnctl.drawing.show.headline import facts
-from attnctl.drawing.show.workbook.formulas import VISIBLE_ABOVE, CellValue, StepFormulas, cell_value
+from attnctl.drawing.show.workbook.formulas import HIDDEN, VISIBLE_ABOVE, CellValue, StepFormulas
 from attnctl.drawing.show.workbook.layout import FIRST_COLUMN, FIRST_ROW, StepSheet, letters, sheet_names
 from attnctl.math import Cell
 from attnctl.math.derivation import Step
@@ -154,7 +153,7 @@ class Workbook:
         write_text(sheet, (NOTE_ROW, 1), f"{name}: {shape_of(self.trace, step)}", "note")
 
         labels = sheet_of(self.trace.select([name]), name, heads_of(self.trace))
-        for caption, lead in zip(labels.captions, leads(place), strict=True):
+        for caption, lead in zip(labels.captions, place.leads, strict=True):
             top = place.top(lead)
             write_text(sheet, (top - 1, 1), caption, "head")
             for number, text in enumerate(labels.columns):
@@ -165,7 +164,7 @@ class Workbook:
         sheet.column_dimensions["A"].width = 16
         fit_on_paper(sheet)
         # Of several matrices the tokens of the first would stand above all of them.
-        pane = FIRST_ROW if place.matrices == 1 else NOTE_ROW + 1
+        pane = FIRST_ROW if len(place.leads) == 1 else NOTE_ROW + 1
         sheet.freeze_panes = f"{letters(FIRST_COLUMN)}{pane}"
         return sheet
 
@@ -204,16 +203,17 @@ class Workbook:
             start_type="num", start_value=0, start_color="FFFFFF",
             end_type="num", end_value=1, end_color=WEIGHT_COLOUR,
         )  # fmt: skip
-        for cells in matrix_cells(self.sheets[name]):
-            sheet.conditional_formatting.add(cells, scale)
+        place = self.sheets[name]
+        for lead in place.leads:
+            sheet.conditional_formatting.add(place.cells_of_matrix(lead), scale)
 
     def add_names(self, name: str) -> None:
         """Name each matrix for a person's own formulas: scores, or scores_0 and scores_1 of two heads."""
         from openpyxl.workbook.defined_name import DefinedName
 
         place = self.sheets[name]
-        for lead in leads(place):
-            suffix = "".join(f"_{number}" for number in lead) if place.matrices > 1 else ""
+        for lead in place.leads:
+            suffix = "".join(f"_{number}" for number in lead) if len(place.leads) > 1 else ""
             word = range_name(name + suffix)
             if word not in self.book.defined_names:
                 self.book.defined_names[word] = DefinedName(word, attr_text=place.range_of_matrix(lead))
@@ -226,20 +226,14 @@ def is_given(trace: Trace, step: Step) -> bool:
     return step.name in trace.edited or any(name not in trace for name in step.reads)
 
 
-def leads(place: StepSheet) -> Iterable[Cell]:
-    """Where each matrix of a step is, along the axes before its own two."""
-    return product(*map(range, place.shape[:-2]))
-
-
-def matrix_cells(place: StepSheet) -> Iterator[str]:
-    """The cells of each matrix, as the sheet itself names them: B5:D7."""
-    for lead in leads(place):
-        yield place.range_of_matrix(lead).partition("!")[2].replace("$", "")
-
-
 def plain_number(value: Any) -> CellValue:
+    """A number that is written down as it is; nothing for one that is not there, and ∞ as a word."""
     number = float(value)
-    return "" if isnan(number) else cell_value(number)
+    if isnan(number):
+        return ""
+    if number == -inf:
+        return HIDDEN
+    return number if isfinite(number) else str(number)
 
 
 def range_name(name: str) -> str:

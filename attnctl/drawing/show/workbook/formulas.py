@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from math import inf, isfinite
+from math import inf
 from typing import Any
 
 from attnctl.drawing.show.workbook.layout import Position, StepSheet
@@ -221,10 +221,3 @@ def number_text(value: float) -> str:
     if value == -inf:
         return repr(HIDDEN)
     return repr(value)
-
-
-def cell_value(value: float) -> CellValue:
-    """A number that is written down as it is."""
-    if value == -inf:
-        return HIDDEN
-    return value if isfinite(value) else str(value)

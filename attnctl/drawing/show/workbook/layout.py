@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from math import prod
+from itertools import product
 from typing import NamedTuple
 
 from attnctl.base.dataclass import dataclass
@@ -53,8 +53,9 @@ class StepSheet:
         return rows, columns
 
     @property
-    def matrices(self) -> int:
-        return prod(self.shape[:-2])
+    def leads(self) -> list[Cell]:
+        """Where each matrix is, along the axes before its own two."""
+        return list(product(*map(range, self.shape[:-2])))
 
     def position(self, cell: Cell) -> Position:
         row, column = (0, 0, *cell)[-2:]
@@ -73,12 +74,17 @@ class StepSheet:
         last = f"{letters(stop.column)}{stop.row}"
         return f"'{self.name}'!{first}" if first == last else f"'{self.name}'!{first}:{last}"
 
-    def range_of_matrix(self, lead: Cell) -> str:
-        """A matrix as a name of the workbook points to it: $B$5:$E$7."""
+    def cells_of_matrix(self, lead: Cell, mark: str = "") -> str:
+        """A matrix as its own sheet names it: B5:E7; with the mark $ as it stays when it is copied."""
         rows, columns = self.matrix
         top = self.top(lead)
-        left, right = letters(FIRST_COLUMN), letters(FIRST_COLUMN + columns - 1)
-        return f"'{self.name}'!${left}${top}:${right}${top + rows - 1}"
+        left = letters(FIRST_COLUMN)
+        right = letters(FIRST_COLUMN + columns - 1)
+        return f"{mark}{left}{mark}{top}:{mark}{right}{mark}{top + rows - 1}"
+
+    def range_of_matrix(self, lead: Cell) -> str:
+        """A matrix as a name of the workbook points to it: 'scores'!$B$5:$E$7."""
+        return f"'{self.name}'!{self.cells_of_matrix(lead, '$')}"
 
 
 def sheet_names(steps: Iterable[str], taken: Sequence[str] = ()) -> dict[str, str]:
