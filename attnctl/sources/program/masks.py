@@ -90,15 +90,18 @@ class MaskReader:
             steps.put(name, array, steps.score_events[:1])
 
     def first_row(self, attention: Attention, name: str) -> int | None:
-        """Which row of an array the first one of a tile of it is; None where nothing was cut."""
+        """Which row of an array the first one of a tile of it is; None where nothing was cut.
+
+        Of tiles that were joined to one attention the origins are those of a single one.
+        """
         graph = self.graph
+        rows = attention.arrays[name].shape[-2]
         origins = attention.origins.get(name)
         for now, before in itertools.pairwise(origins[0].path if origins else ()):
             tile = graph.value(now)
             whole = graph.value(before)
-            if min(tile.ndim, whole.ndim) < 2 or tile.shape[-2] >= whole.shape[-2]:
+            if min(tile.ndim, whole.ndim) < 2 or not rows == tile.shape[-2] < whole.shape[-2]:
                 continue
-            rows = tile.shape[-2]
             for start in range(whole.shape[-2] - rows + 1):
                 if np.array_equal(whole[..., start : start + rows, :], tile):
                     return start
