@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from math import sqrt
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from attnctl.mistakes.chunks import LN2
 from attnctl.mistakes.masks import other_corners
 from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import at, find_mask, planted_fit, spoken
+from attnctl.mistakes.scores import factor_of
 
 SCORES = "d_scores"
 OF_SCORES = tuple(where(lambda row: bool(row.gradient) and row.of_scores))
@@ -133,7 +133,7 @@ def plant_other_scale(case: WrongStep) -> Iterator[Plant]:
     scale, softmax = case.op(SCORES), case.op(WEIGHTS)
     if not isinstance(scale, Scale) or not isinstance(softmax, Softmax) or not SOFTMAX_BACK.right(case):
         return
-    right = 1 / sqrt(scale.d_k) if scale.factor is None else scale.factor
+    right = factor_of(scale)
     read = case.derivation[WEIGHTS].inputs[0]
     forms: tuple[Callable[[Array, float], Array], ...] = (
         lambda s, ratio: softmax.apply(ratio * s),

@@ -70,17 +70,14 @@ def counted(value: PerBatch) -> str:
 # --- scale and soft cap ---
 
 
-def say_factor(scale: Scale) -> str:
+def say_factor(factor: float, d_k: int) -> str:
     """0.25; 0.4212 (1.459 / √12)."""
-    factor = scale.factor
-    if factor is None:
-        return f"1 / np.sqrt({scale.d_k})"
     square = factor**-2 if factor > 0 else 0.0
     if square and abs(square - round(square)) < EXACTLY * square:
         return f"1 / np.sqrt({round(square)})"
-    beside = factor * sqrt(scale.d_k)
-    if scale.d_k > 1 and beside > 0:
-        return f"{factor:.6g} ({beside:.4g} / √{scale.d_k})"
+    beside = factor * sqrt(d_k)
+    if d_k > 1 and beside > 0:
+        return f"{factor:.6g} ({beside:.4g} / √{d_k})"
     return f"{factor:.6g}"
 
 
@@ -90,7 +87,7 @@ def say_scale(plan: DumpPlan) -> str:
         return ""
     if scale.factor is None:
         return f"divide Q Kᵀ by np.sqrt(d_k), here √{scale.d_k}"
-    return f"multiply Q Kᵀ by {say_factor(scale)}"
+    return f"multiply Q Kᵀ by {say_factor(scale.factor, scale.d_k)}"
 
 
 def say_cap(plan: DumpPlan) -> str:
@@ -179,8 +176,13 @@ def say_temperature(plan: DumpPlan) -> str:
 # --- norms ---
 
 
+def norm_of(plan: DumpPlan) -> Norm | None:
+    """The norm of Q and K; else the first that there is, as before a layer."""
+    return first_op(plan, Norm, "Q_normed", "K_normed") or first_op(plan, Norm)
+
+
 def say_norm(plan: DumpPlan) -> str:
-    norm = first_op(plan, Norm, "Q_normed", "K_normed") or first_op(plan, Norm)
+    norm = norm_of(plan)
     if norm is None:
         return ""
     kind = "LayerNorm" if isinstance(norm, LayerNorm) else "RMSNorm"
@@ -190,7 +192,7 @@ def say_norm(plan: DumpPlan) -> str:
 
 
 def say_epsilon(plan: DumpPlan) -> str:
-    norm = first_op(plan, Norm, "Q_normed", "K_normed") or first_op(plan, Norm)
+    norm = norm_of(plan)
     return f"add {norm.eps:g} below the root" if norm else ""
 
 
