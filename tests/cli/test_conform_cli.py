@@ -327,7 +327,7 @@ def test_a_command_refuses_by_its_exit_code(call, tmp_path):
     done = call("conform", *words, "--", sys.executable, "k.py", "{in}", "{out}")
     lengths, large = json.loads(done.out)["features"]
     assert (done.code, lengths["status"], large["status"]) == (0, "skipped", "passed")
-    assert lengths["explanation"] == "it ended with 1: one length only"
+    assert lengths["explanation"] == "refused: it ended with 1: one length only"
 
 
 def test_every_declaration_is_an_option_and_a_claim(call):
