@@ -422,48 +422,62 @@ def check_depth(value: Any, path: str, left: int = DEEPEST) -> None:
     """Refuse a header nested so deeply that walking it would be a danger, or with a step in it."""
     if not left:
         raise AttnError(f"{path}: nested more than {DEEPEST} deep")
+
     if isinstance(value, (dict, list)):
-        for part in value.values() if isinstance(value, dict) else value:
+        parts = value.values() if isinstance(value, dict) else value
+        for part in parts:
             check_depth(part, path, left - 1)
     elif value is not None and not isinstance(value, (str, int, float)):
         raise AttnError(f"{path}: the numbers of a step where none belong")
 
 
 def step_of(name: str, data: Any, array: Array | Stored | None, above: Container[str]) -> Step:
+    """A step as a header says it, where its array is that. Raises AttnError where it is not."""
     path = under("$.steps", name)
     if not isinstance(data, dict):
         raise AttnError(f"{path}: expected an object, found {show_value(data)}")
     if array is None:
         raise AttnError(f"{path}: this step has no numbers")
-    step = foreign_step(name, array)
+
+    usual = foreign_step(name, array)
     op = op_of(data["op"], f"{path}.op") if "op" in data else Unstated()
-    axes = decode(tuple[str, ...], data.get("axes", list(step.axes)), f"{path}.axes")
+    axes = decode(tuple[str, ...], data.get("axes", list(usual.axes)), f"{path}.axes")
     inputs = decode(tuple[str, ...], data.get("inputs", []), f"{path}.inputs")
-    found = {
-        "shape": decode(tuple[int, ...], data.get("shape", list(array.shape)), f"{path}.shape"),
-        "dtype": decode(str, data.get("dtype", array.dtype.name), f"{path}.dtype"),
-    }
-    told = {"shape": tuple(array.shape), "dtype": array.dtype.name}
+
+    stated_shape = decode(tuple[int, ...], data.get("shape", list(array.shape)), f"{path}.shape")
+    stated_dtype = decode(str, data.get("dtype", array.dtype.name), f"{path}.dtype")
+    shape = tuple(array.shape)
+    dtype = array.dtype.name
     raise_all(
-        f"{path}.{key}: says {show_shape(found[key])}, but the numbers are {show_shape(told[key])}"
-        for key in found
-        if found[key] != told[key]
+        f"{path}.{key}: says {show_shape(stated)}, but the numbers are {show_shape(actual)}"
+        for key, stated, actual in (("shape", stated_shape, shape), ("dtype", stated_dtype, dtype))
+        if stated != actual
     )
-    if len(axes) != len(array.shape):
-        raise AttnError(f"{path}.axes: {len(axes)} names for numbers with {len(array.shape)} axes")
-    for at, input_ in enumerate(inputs):  # it stands above, or attnctl knows it and this dump leaves it out
-        if input_ == name or (input_ not in above and input_ not in TABLE):
-            raise AttnError(f"{path}.inputs[{at}]: no step {show_value(input_)} above this one")
-    formula = decode(str, data.get("formula", ""), f"{path}.formula")
-    symbol = decode(str, data.get("symbol", step.symbol), f"{path}.symbol")
-    return Step(name, op, inputs, axes, formula, symbol)
+
+    if len(axes) != len(shape):
+        raise AttnError(f"{path}.axes: {len(axes)} names for numbers with {len(shape)} axes")
+    for number, read in enumerate(inputs):
+        # It stands above, or attnctl knows it and this dump leaves it out.
+        if read == name or (read not in above and read not in TABLE):
+            raise AttnError(f"{path}.inputs[{number}]: no step {show_value(read)} above this one")
+
+    return Step(
+        name=name,
+        op=op,
+        inputs=inputs,
+        axes=axes,
+        formula=decode(str, data.get("formula", ""), f"{path}.formula"),
+        symbol=decode(str, data.get("symbol", usual.symbol), f"{path}.symbol"),
+    )
 
 
 def check_shape(shape: Shape, place: str) -> None:
     """Refuse a shape that no array here can have, before anything is made in it."""
     if len(shape) > MOST_AXES:
         raise AttnError(f"{place}: {len(shape)} axes; {MOST_AXES} are the most")
-    if prod(max(1, n) for n in shape) > (LARGEST_EMPTY if 0 in shape else LARGEST):
+
+    largest = LARGEST_EMPTY if 0 in shape else LARGEST
+    if prod(max(1, size) for size in shape) > largest:
         raise AttnError(f"{place}: the shape {show_shape(shape)} is too large")
 
 
@@ -481,9 +495,11 @@ def foreign_step(name: str, array: Array | Stored) -> Step:
     """A step of someone's array: name and dimensions tell its axes, not how it came about."""
     dims = len(array.shape)
     row = TABLE.get(name)
-    axes = tuple(f"axis {i}" for i in range(dims))
+    axes = tuple(f"axis {number}" for number in range(dims))
     if row and dims == len(row.axes) + 1:
         axes = ("batch", *row.axes)
     elif row and dims <= len(row.axes):
         axes = row.axes[len(row.axes) - dims :]
-    return Step(name, Unstated(), (), axes, "", row.symbol if row else "")
+
+    symbol = row.symbol if row else ""
+    return Step(name, Unstated(), (), axes, formula="", symbol=symbol)
