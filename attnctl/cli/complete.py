@@ -17,10 +17,11 @@ def completions_for(name: str, metavar: str | None, incomplete: str) -> list[str
     match name:
         case "step" | "blank":
             return next_in_list(TABLE, incomplete)
-        case "config" | "source" | "a" | "b":
-            examples, dumps = [f"{EXAMPLE}{example}" for example in example_names()], name != "config"
-            there = files(incomplete, [CONFIG, *[DUMP] * dumps])
-            return complete_word([*examples, *["last"] * dumps, *there], incomplete)
+        case "config":
+            return complete_word([*example_words(), *files(incomplete, [CONFIG])], incomplete)
+        case "source" | "a" | "b":
+            there = files(incomplete, [CONFIG, DUMP])
+            return complete_word([*example_words(), "last", *there], incomplete)
         case "name" if metavar == "NAME":
             return complete_word(example_names(), incomplete)
         case "lesson":
@@ -31,9 +32,15 @@ def completions_for(name: str, metavar: str | None, incomplete: str) -> list[str
             from attnctl.mistakes import CATALOGUE
 
             return complete_word((mistake.name for mistake in CATALOGUE), incomplete)
+
     if metavar and metavar.startswith("<"):
-        return complete_word(metavar[1:-1].split("|"), incomplete)
+        choices = metavar[1:-1].split("|")
+        return complete_word(choices, incomplete)
     return []
+
+
+def example_words() -> list[str]:
+    return [f"{EXAMPLE}{name}" for name in example_names()]
 
 
 def complete_word(words: Iterable[str], incomplete: str) -> list[str]:
@@ -44,12 +51,14 @@ def complete_word(words: Iterable[str], incomplete: str) -> list[str]:
 def next_in_list(names: Iterable[str], incomplete: str) -> list[str]:
     """The names, behind those of a list with commas that are written already."""
     before = incomplete[: incomplete.rfind(",") + 1]
-    return complete_word([f"{before}{name}" for name in names if name not in before.split(",")], incomplete)
+    written = before.split(",")
+    lists = [f"{before}{name}" for name in names if name not in written]
+    return complete_word(lists, incomplete)
 
 
 def files(incomplete: str, kinds: Collection[str]) -> list[str]:
     """The files that begin so, with a suffix of these kinds, and the folders they may be in."""
-    found = sorted(glob(f"{escape(incomplete)}*"))  # noqa: PTH207  pathlib would rewrite ./x
-    folders = [f"{path}/" for path in found if os.path.isdir(path)]  # noqa: PTH112
+    paths = sorted(glob(f"{escape(incomplete)}*"))  # noqa: PTH207  pathlib would rewrite ./x
+    folders = [f"{path}/" for path in paths if os.path.isdir(path)]  # noqa: PTH112
     suffixes = tuple(sign for sign, kind in OF_SIGN.items() if sign[:1] == "." and kind.kind in kinds)
-    return [path for path in found if path.endswith(suffixes)] + folders
+    return [path for path in paths if path.endswith(suffixes)] + folders

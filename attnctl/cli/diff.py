@@ -58,19 +58,30 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
     """
     if a == b == "-":
         raise AttnError("both dumps cannot come from stdin; name a file for one")
+
     names = wanted_steps(step)
-    first, second = traces_of(a, trace), traces_of(b, trace)
+    first = traces_of(a, trace)
+    second = traces_of(b, trace)
     pairs, alone = pair_traces(first, second)
     if pairs is None:
         raise AttnError(
             f"{a} holds {plural(len(first), 'trace')}, {b} {plural(len(second), 'trace')}; "
             "pick one of each by number from 0 or by sentence, like FILE[0]"
         )
-    compare = partial(api.diff, rtol=rtol, atol=atol, equal_nan=equal_nan, steps=names)
-    found = [compare(*pair, by_position=by_position, why=not quiet) for pair in pairs]
-    view = partial(lines_of_pairs, found, alone)
-    give("diff", found, output, view, json=json, indent=2, quiet=quiet, full=full)
-    return Exit.of(not alone and all(pair.same for pair in found))
+
+    compare = partial(
+        api.diff,
+        rtol=rtol,
+        atol=atol,
+        equal_nan=equal_nan,
+        steps=names,
+        by_position=by_position,
+        why=not quiet,
+    )
+    differences = [compare(*pair) for pair in pairs]
+    view = partial(lines_of_pairs, differences, alone)
+    give("diff", differences, output, view, json=json, indent=2, quiet=quiet, full=full)
+    return Exit.of(not alone and all(pair.same for pair in differences))
 
 
 def traces_of(text: str, trace: str | None) -> Sequence[Trace]:

@@ -58,15 +58,17 @@ def effect(  # noqa: PLR0913  (options)
 
     A JSON file of -o is written after each layer; where a run was interrupted, the same command goes on.
     """
-    missing = {"--model DIR": model, "--between A B": between, "PROMPT, or --ids N,…": prompt or ids}
-    lacking = [name for name, value in missing.items() if value is None]
+    needed = {"--model DIR": model, "--between A B": between, "PROMPT, or --ids N,…": prompt or ids}
+    lacking = [name for name, value in needed.items() if value is None]
     if lacking or model is None or between is None:
         raise AttnError(f"missing: {', '.join(lacking)}")
     if prompt and ids:
         raise AttnError("--ids: there is a prompt too; give one of them")
+
     files, _ = options.split_outputs(output)
     kept = [path for path in files if format_for(path, 1, FINDINGS["effect"]).name == "json"]
     other = options.read_late("--patch", IDS, patch) if ids and patch else patch
+
     with progress("heads") as moved:
         found = api.effect(
             prompt,
@@ -80,4 +82,5 @@ def effect(  # noqa: PLR0913  (options)
             on=on,
             progress=moved,
         )
+
     give("effect", [found], output, partial(effect_lines, found), json=json)

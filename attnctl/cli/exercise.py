@@ -85,17 +85,24 @@ def make(  # noqa: PLR0913  (options, and groups of them)
     if blank is None:
         raise AttnError("--blank: which steps are to be filled in? like --blank scores,attention_weights")
     raise_all(find_misnamed(output or [], several=students is not None))
+
     settings = open_source(source, Arguments(config, {**more, **attention})).settings
     steps = wanted_steps(blank) or []
-    names = making.read_roster(students) if students else [making.Student(seed_from) if seed_from else None]
     places = making.DECIMALS if decimals is None else decimals
+    learners: list[making.Student | None] = [making.Student(seed_from) if seed_from else None]
+    if students:
+        learners = list(making.read_roster(students))
+
     made: list[making.Exercise] = []
     with progress("making sheets") as moved:
-        for number, name in enumerate(names):
-            made.append(making.make(settings, steps, name, places))
-            moved(number + 1, len(names))
-        if made[0].left_out:
-            complain(f"note: left out, as they follow from the blanks: {', '.join(made[0].left_out)}")
+        for number, learner in enumerate(learners, start=1):
+            made.append(making.make(settings, steps, learner, places))
+            moved(number, len(learners))
+
+        # The same steps are left out of every sheet.
+        left_out = made[0].left_out
+        if left_out:
+            complain(f"note: left out, as they follow from the blanks: {', '.join(left_out)}")
         write_sheets(made, output or [options.STDOUT], several=students is not None)
 
 
@@ -117,10 +124,12 @@ def write_sheets(made: list[making.Exercise], output: list[str], *, several: boo
 
     wanted = [sheet for target in output if target != options.STDOUT for sheet in files_of(target)]
     raise_all(formats.unwritable([file for _, file in wanted], formats.FINDINGS["exercise make"]))
+
     for sheets, file in wanted:
         if several:
             Path(file).parent.mkdir(parents=True, exist_ok=True)
         formats.write_found("exercise make", sheets, [file])
+
     if options.STDOUT in output:
         say(*sheet_text(made[0]).removesuffix("\n").split("\n"))
 
@@ -172,15 +181,18 @@ def grade(  # noqa: PLR0913  (its options)
     settings = settings_from(config, {}) if config else None
     if blank is not None and settings is None:
         raise AttnError("--blank: the steps of which run? add -c CONFIG, with which the exercise was made")
-    asked = grading.Assignment(settings, tuple(wanted_steps(blank) or ()), decimals)
+
+    assignment = grading.Assignment(settings, tuple(wanted_steps(blank) or ()), decimals)
     sheets = []
     with progress("grading") as moved:
-        for number, hand_in in enumerate(hand_ins):
-            sheets.append(grading.grade_hand_in(hand_in, asked))
-            moved(number + 1, len(hand_ins))
+        for number, hand_in in enumerate(hand_ins, start=1):
+            sheets.append(grading.grade_hand_in(hand_in, assignment))
+            moved(number, len(hand_ins))
+
     unread = [sheet for sheet in sheets if sheet.error]
     for sheet in unread:
         complain(f"{sheet.file}: {sheet.error.removeprefix(f'{sheet.file}: ')}")
+
     sheets += grading.absent_students(sheets, roster)
     write_grades(sheets, wanted, files, printed=options.STDOUT in (output or ()))
     return Exit.of(None if unread else all(sheet.right for sheet in sheets))
@@ -192,13 +204,18 @@ def place_grades(wanted: str, output: list[str], hand_ins: list[str]) -> list[st
     if wanted not in AUTOGRADERS:
         raise_all(formats.unwritable(files, formats.FINDINGS["exercise grade"]))
         return files
-    if not files and len(hand_ins) == 1:
+
+    is_single = len(hand_ins) == 1
+    if not files and is_single:
         return []
     if len(files) != 1 or (len(hand_ins) > 1 and not is_folder(files[0])):
         raise AttnError(f"--format {wanted}: it is of one hand-in; for several add -o FOLDER/")
-    if not is_folder(files[0]):
+
+    target = files[0]
+    if not is_folder(target):
         return files
-    return making.place_sheets(f"{files[0]}/{{name}}.json", [Path(file).stem for file in hand_ins])
+    names = [Path(file).stem for file in hand_ins]
+    return making.place_sheets(f"{target}/{{name}}.json", names)
 
 
 def write_grades(sheets: list[grading.HandIn], wanted: str, files: list[str], *, printed: bool) -> None:

@@ -71,49 +71,65 @@ def explain(  # noqa: PLR0913  (options, and groups of them)
     options for attention say what they were meant to be.
     """
     if cell is None and config is not None:  # the sentence is the config's own
-        source, cell = None, source
+        cell = source
+        source = None
     if cell is None:
         if source is not None and re.fullmatch(r"\w+\[.*\]", source):
             instead = f"write a SOURCE before it, like last {shell_word(source)}"
             raise AttnError(f"{source}: a cell of what? {instead}")
         raise AttnError("no CELL; write a SOURCE and a CELL, like \"I love AI\" 'scores[I,AI]'")
+
     files, printed = options.split_outputs(output)
-    given = {**more, **layout, **attention}
-    asked_of = open_source(source, Arguments(config, given, trace, options.renames(name or []), layer))
+    settings = {**more, **layout, **attention}
+    numbers = open_source(source, Arguments(config, settings, trace, options.renames(name or []), layer))
     of_files = {"--trace": trace, "--name": name, "--layer": layer, **by_flag(layout)}
-    raise_all(asked_of.list_unused(of_files, by_flag(more)))
+    raise_all(numbers.list_unused(of_files, by_flag(more)))
+
     address = parse_address(cell)
-    found_in = asked_of.trace()
-    meant = asked_of.meant(found_in)
-    if note := what_is_taken(address.spell_out(found_in), found_in):
+    recorded = numbers.trace()
+    meant = numbers.meant(recorded)
+    note = what_is_taken(address.spell_out(recorded), recorded)
+    if note:
         complain(f"note: {note}")
-    explainer = Explainer(asked_of.under_our_names(found_in), meant, full=full)
-    found = [(explainer, place, depth or 1) for place in cells_of(address, explainer.trace)]
-    write_found("explain", found, files)
+
+    levels = depth or 1
+    explainer = Explainer(numbers.under_our_names(recorded), meant, full=full)
+    cells = cells_of(address, explainer.trace)
+    questions = [(explainer, place, levels) for place in cells]
+    write_found("explain", questions, files)
     digits = Page.precision if precision is None else precision
 
     def lines(screen: Screen) -> Iterator[Element]:
-        for number, question in enumerate(found):
-            yield from [[]] * bool(number)
-            page = Page(explainer, screen, digits, depth or 1, full)
-            yield from page.lines(explainer.root(*question[1:]))
+        for number, place in enumerate(cells):
+            if number:
+                yield []
+            page = Page(explainer, screen, digits, levels, full)
+            yield from page.lines(explainer.root(place, levels))
 
-    if printed:
-        (write_json(found, sys.stdout) if json else print_view(lines))
+    if printed and json:
+        write_json(questions, sys.stdout)
+    elif printed:
+        print_view(lines)
 
 
 def leaves_out_head(address: Address, trace: Trace) -> bool:
-    axes = trace.steps[address.step].axes if address.step in trace else ()
-    return axes[:1] == ("head",) and 0 < len(address.parts) == len(axes) - 1
+    """True for an address that names a place along each axis but the first, which is that of heads."""
+    if address.step not in trace or not address.parts:
+        return False
+    axes = trace.steps[address.step].axes
+    return axes[:1] == ("head",) and len(address.parts) == len(axes) - 1
 
 
 def what_is_taken(address: Address, trace: Trace) -> str:
     """The note on a number that is read as a query, as the one head that there is is left out."""
     if not leaves_out_head(address, trace) or len(trace[address.step]) > 1:
         return ""
-    first, axis = address.parts[0], trace.steps[address.step].axes[1]
-    read = f"{first} is read as the {axis}; the head, of which there is one, is left out"
-    return read if isinstance(first, int) else ""
+
+    first = address.parts[0]
+    if not isinstance(first, int):
+        return ""
+    axis = trace.steps[address.step].axes[1]
+    return f"{first} is read as the {axis}; the head, of which there is one, is left out"
 
 
 def cells_of(address: Address, trace: Trace) -> list[Address]:
@@ -121,4 +137,6 @@ def cells_of(address: Address, trace: Trace) -> list[Address]:
     address = address.spell_out(trace)
     if not leaves_out_head(address, trace) or not isinstance(address.parts[0], Token):
         return [address]
-    return [replace(address, parts=(head, *address.parts)) for head in range(len(trace[address.step]))]
+
+    heads = len(trace[address.step])
+    return [replace(address, parts=(head, *address.parts)) for head in range(heads)]

@@ -88,12 +88,15 @@ def learn(  # noqa: PLR0913  (its options)
     """
     asked = {"--list": list_them, "--hint": hint, "--reset": reset, "--answers": answers, "--watch": watch}
     given = [flag for flag, value in asked.items() if is_given(value)]
-    raise_all([f"{', '.join(given)}: one of them at a time"] * (len(given) > 1))
+    if len(given) > 1:
+        raise AttnError(f"{', '.join(given)}: one of them at a time")
+
     lesson = lesson or which
     known = lessons(folder)
     name = OWN if folder is None else os.path.realpath(folder)
     if answers is not None:
         return grade_answers(known, answers, lesson, json=json)
+
     progress = read_progress()
     if reset:
         progress.reset(name)
@@ -101,21 +104,33 @@ def learn(  # noqa: PLR0913  (its options)
     if progress.problem:
         complain(progress.problem)
     if watch is not None:
-        return watch_program(known, lesson, watch, progress, name)
+        return watch_program(known, lesson, watch, progress, name=name)
     if list_them:
         return print_lessons(known, progress.of(name), json=json)
-    done = progress.of(name)
-    ahead = [at for at, entry in enumerate(known) if entry.name not in done]
-    chosen = lesson_places(lesson, known) if lesson else ahead[:1] or [0]
-    if len(chosen) != 1:
-        raise AttnError("--lesson: several; name one, or grade --answers")
+
+    place = one_lesson(lesson, known) if lesson else first_ahead(known, progress.of(name))
     if hint:
-        for text in known[chosen[0]].hints or ("There is no hint for this lesson.",):
+        for text in known[place].hints or ("There is no hint for this lesson.",):
             print_text(text)
         return Exit.OK
     if sys.stdin.isatty() and sys.stdout.isatty():
-        return teach(known, chosen[0], progress, name)
-    return print_lesson(known, chosen[0])
+        return teach(known, place, progress, name)
+    return print_lesson(known, place)
+
+
+def one_lesson(text: str, known: list[Lesson]) -> int:
+    places = lesson_places(text, known)
+    if len(places) != 1:
+        raise AttnError("--lesson: several; name one, or grade --answers")
+    return places[0]
+
+
+def first_ahead(known: list[Lesson], done: dict[str, int]) -> int:
+    """The place of the first lesson that is not done; the first of all where none is left."""
+    for place, lesson in enumerate(known):
+        if lesson.name not in done:
+            return place
+    return 0
 
 
 def lesson_places(text: str, known: list[Lesson]) -> list[int]:
@@ -123,7 +138,9 @@ def lesson_places(text: str, known: list[Lesson]) -> list[int]:
     names = [entry.name for entry in known]
     places: list[int] = []
     problems = []
-    for word in filter(None, (part.strip() for part in text.split(","))):
+
+    words = [part.strip() for part in text.split(",")]
+    for word in filter(None, words):
         if word in names:
             places.append(names.index(word))
         elif word.isdecimal() and 1 <= int(word[:9]) <= len(known):
@@ -131,7 +148,10 @@ def lesson_places(text: str, known: list[Lesson]) -> list[int]:
         else:
             near = did_you_mean(word, names, f"there are 1 to {len(known)}; attnctl learn --list")
             problems.append(f"--lesson: no lesson {quote(word)}; {near}")
-    raise_all(problems or ["--lesson: no name in it; write a number, like 4"] * (not places))
+
+    raise_all(problems)
+    if not places:
+        raise AttnError("--lesson: no name in it; write a number, like 4")
     return list(dict.fromkeys(places))
 
 
@@ -147,13 +167,14 @@ def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> E
     return Exit.OK
 
 
-def print_lesson(known: list[Lesson], at: int) -> Exit:
-    lesson = known[at]
-    print_view(partial(view.lesson_lines, lesson, at + 1, len(known), lesson.run()))
+def print_lesson(known: list[Lesson], place: int) -> Exit:
+    lesson = known[place]
+    number = place + 1
+    print_view(partial(view.lesson_lines, lesson, number, len(known), lesson.run()))
     say("")
     print_text(
         f"To answer without a terminal, write a line like {lesson.name}: … to a file, "
-        f"then attnctl learn --lesson {at + 1} --answers FILE."
+        f"then attnctl learn --lesson {number} --answers FILE."
     )
     return Exit.OK
 
@@ -165,21 +186,27 @@ def print_text(text: str) -> None:
 def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: bool) -> Exit:
     from attnctl.verbs.learn.grade import grade
 
-    given = read_answers(path, known)
-    wanted = [known[at] for at in lesson_places(lesson, known)] if lesson else known
-    if not any(entry.name in given for entry in wanted):
+    answers = read_answers(path, known)
+    wanted = [known[place] for place in lesson_places(lesson, known)] if lesson else known
+    if not any(entry.name in answers for entry in wanted):
         raise AttnError(f"{path}: no answer in it; write lines like {wanted[0].name}: …")
+
     folder = "" if path == "-" else os.path.dirname(path)  # noqa: PTH120  (pathlib would rewrite ./x)
-    verdicts = {
-        entry.name: grade(entry, given[entry.name], folder=folder) if entry.name in given else None
-        for entry in wanted
-    }
+    verdicts: dict[str, AnswerVerdict | None] = {}
+    for entry in wanted:
+        is_answered = entry.name in answers
+        verdicts[entry.name] = grade(entry, answers[entry.name], folder=folder) if is_answered else None
+
     if json:
         print_json({name: verdict and asdict(verdict) for name, verdict in verdicts.items()}, indent=1)
     else:
         print_view(lambda screen: view.graded_lines(verdicts, screen))
+
+    # One wrong answer is enough to fail, whatever cannot be judged beside it; a missing one is wrong.
     right = [verdict is not None and verdict.right for verdict in verdicts.values()]
-    return Exit.of(None if None in right and False not in right else all(right))
+    if None in right and False not in right:
+        return Exit.of(None)
+    return Exit.of(all(right))
 
 
 def read_answers(path: str, known: list[Lesson]) -> dict[str, Any]:
@@ -193,12 +220,14 @@ def read_answers(path: str, known: list[Lesson]) -> dict[str, Any]:
     data = read_as(text, name, lambda data: data)
     if not isinstance(data, dict):
         raise AttnError(f"{name}: no answers; write lines like {known[0].name}: …")
+
     lines = yaml.line_numbers(text, [(key,) for key in data])
     answers: dict[str, Any] = {}
     unknown = []
     for key, answer in data.items():
         try:
-            answers[known[lesson_places(key, known)[0]].name] = answer
+            first, *_ = lesson_places(key, known)
+            answers[known[first].name] = answer
         except AttnError as error:
             place = f"{name}:{lines[key,]}"
             unknown += [f"{place} {problem.removeprefix('--lesson: ')}" for problem in error.problems]
@@ -213,15 +242,18 @@ HELP = "Type an answer; or hint, show (the answer), again (the lesson), skip (to
 
 
 def teach(lessons: list[Lesson], first: int, progress: Progress, name: str) -> Exit:
-    for at in range(first, len(lessons)):
-        ended = hold_lesson(lessons, at, progress, name)
-        if ended == END:
+    for place in range(first, len(lessons)):
+        end = hold_lesson(lessons, place, progress, name)
+        if end == END:
             return Exit.OK
-        if ended == DONE and at + 1 < len(lessons):
+
+        is_last = place + 1 == len(lessons)
+        if end == DONE and not is_last:
             say("")
             if ask_line("Enter: next lesson, q: end > ") in {END, None}:
                 return Exit.OK
             say("")
+
     finished = sum(lesson.name in progress.of(name) for lesson in lessons)
     say(f"That was the last lesson. {finished} of {len(lessons)} are done.")
     return Exit.OK
@@ -239,12 +271,14 @@ def ask_line(prompt: str) -> str | None:
     return line.strip() if line else None
 
 
-def hold_lesson(lessons: list[Lesson], at: int, progress: Progress, name: str) -> str:
-    """Hear answers until one is right; how it ended."""
-    lesson = lessons[at]
-    trace, hints = lesson.run(), iter(lesson.hints)
-    shown = partial(view.lesson_lines, lesson, at + 1, len(lessons), trace)
+def hold_lesson(lessons: list[Lesson], place: int, progress: Progress, name: str) -> str:
+    """Hear answers until one is right; returns how it ended."""
+    lesson = lessons[place]
+    trace = lesson.run()
+    hints = iter(lesson.hints)
+    shown = partial(view.lesson_lines, lesson, place + 1, len(lessons), trace)
     reveal = partial(view.reveal_lines, lesson, trace)
+
     print_view(shown)
     tries = 0
     while True:
@@ -276,24 +310,21 @@ def hold_lesson(lessons: list[Lesson], at: int, progress: Progress, name: str) -
                     return DONE
 
 
-def watch_program(known: list[Lesson], named: str | None, path: str, progress: Progress, name: str) -> Exit:
+def watch_program(
+    known: list[Lesson], named: str | None, path: str, progress: Progress, *, name: str
+) -> Exit:
     """A learner's program, graded whenever it is saved, until it is right; once where nobody watches."""
     from attnctl.sources.program.run import look_again
 
-    programs = [entry for entry in known if entry.kind == DUMP]
-    chosen = [known[at] for at in lesson_places(named, known)] if named else programs[:1]
-    if len(chosen) != 1 or chosen[0] not in programs:
-        there = all_of(program.name for program in programs) or "none"
-        raise AttnError(
-            f"--watch: of lessons that ask for a program there is {there}; name it with --lesson"
-        )
-    (lesson,) = chosen
-    trace, watched = lesson.run(), sys.stdout.isatty()
+    lesson = lesson_of_program(known, named)
+    trace = lesson.run()
+    watched = sys.stdout.isatty()
     if path.endswith(".py") and not Path(path).exists():
         write_text(begin_program(lesson, trace), path)
         say(f"{path} has what the lesson gives.")
         if not watched:
             return Exit.OK
+
     if watched:
         say(f"Edit {path} and save it: it is checked again each time. Ctrl-C ends.")
     for tries, _ in enumerate(look_again(path), start=1):
@@ -310,6 +341,18 @@ def watch_program(known: list[Lesson], named: str | None, path: str, progress: P
         if not watched:
             return Exit.DIFFERS
     return Exit.OK
+
+
+def lesson_of_program(known: list[Lesson], named: str | None) -> Lesson:
+    """The lesson of this name, or else the first, that asks for a program. Raises AttnError for others."""
+    programs = [entry for entry in known if entry.kind == DUMP]
+    chosen = [known[place] for place in lesson_places(named, known)] if named else programs[:1]
+    if len(chosen) != 1 or chosen[0] not in programs:
+        names = all_of(program.name for program in programs) or "none"
+        raise AttnError(
+            f"--watch: of lessons that ask for a program there is {names}; name it with --lesson"
+        )
+    return chosen[0]
 
 
 def grade_file(lesson: Lesson, path: str, trace: Trace) -> tuple[str, AnswerVerdict]:

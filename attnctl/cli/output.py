@@ -15,6 +15,7 @@ from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import Element, output_for, print_lines, print_view, say, screen_of
 from attnctl.drawing.show import View, count_heads, heads_of
 from attnctl.formats import FORMATS, is_picture, print_findings, print_json, write_all, write_found
+from attnctl.inputs.config.fields import is_given
 from attnctl.math.engine.cost import Cost, size_text
 from attnctl.math.names import result_in, shares_in
 from attnctl.record import Trace
@@ -44,9 +45,10 @@ def emit(
     kept = [select_steps(trace, view) for trace in traces]
     if view.story:
         warn(traces)
-        named = view.step is not None or view.brief
-        tell(traces, [list(trace) if named else None for trace in kept])
+        names_steps = view.step is not None or view.brief
+        tell(traces, [list(trace) if names_steps else None for trace in kept])
         return
+
     require_heads(kept, view, settable=settable)
     warn(kept)
     if files:
@@ -54,15 +56,18 @@ def emit(
             pictures = [path for path in files if is_picture(path)]
             write_all(of_heads(kept, view), [path for path in files if path not in pictures])
             write_all(kept, pictures, view_of(view, 2) if pictures else None)
-    if printed:
-        if wanted == "table" and lines and all(asked is None or asked is False for asked in view):
-            print_view(lambda screen: (line for trace in kept for line in lines(trace, screen)))
-        elif wanted == "table":
-            from attnctl.drawing.show.tables import lines_of_all
 
-            print_view(lambda screen: lines_of_all(kept, screen, view_of(view, 4)))
-        else:
-            next(fmt for fmt in FORMATS if fmt.name == wanted).write(of_heads(kept, view), sys.stdout)
+    if not printed:
+        return
+    if wanted != "table":
+        chosen = next(each for each in FORMATS if each.name == wanted)
+        chosen.write(of_heads(kept, view), sys.stdout)
+    elif lines and not any(is_given(value) for value in view):
+        print_view(lambda screen: (line for trace in kept for line in lines(trace, screen)))
+    else:
+        from attnctl.drawing.show.tables import lines_of_all
+
+        print_view(lambda screen: lines_of_all(kept, screen, view_of(view, 4)))
 
 
 def carry_out(
@@ -81,9 +86,14 @@ def carry_out(
         return
     if keep is None and not view.story:  # which rests on steps that it does not name, too
         keep = wanted_steps(view.step)
+
+    traces: list[Trace] = []
     with progress("layers" if of_model else "attending") as moved:
-        traces = [trace for source in sources for trace in source.run(keep=keep, progress=moved)]
-    if note := last.keep(traces):
+        for source in sources:
+            traces += source.run(keep=keep, progress=moved)
+
+    note = last.keep(traces)
+    if note:
         complain(note)
     emit(traces, output, view, settable=not of_model, lines=lines)
 
@@ -97,8 +107,11 @@ def of_heads(traces: Sequence[Trace], view: ViewOptions) -> Sequence[Trace]:
 
 def require_heads(traces: Sequence[Trace], view: ViewOptions, *, settable: bool) -> None:
     """Raise AttnError naming each head to show that a trace does not have."""
+    if not view.head:
+        return
+
     try:
-        for trace in traces if view.head else ():
+        for trace in traces:
             count_heads(trace, view.head)
     except AttnError as error:
         more = "; --heads N asks for N heads" if settable else ""
@@ -109,7 +122,9 @@ def select_steps(trace: Trace, view: ViewOptions) -> Trace:
     wanted = wanted_steps(view.step)
     if wanted is not None:
         return trace.select(wanted)
-    return trace.select([*shares_in(trace), *result_in(trace)]) if view.brief else trace
+    if view.brief:
+        return trace.select([*shares_in(trace), *result_in(trace)])
+    return trace
 
 
 def wanted_steps(step: str | None) -> list[str] | None:
@@ -123,14 +138,19 @@ def wanted_steps(step: str | None) -> list[str] | None:
 
 def warn(traces: Sequence[Trace]) -> None:
     """Say on stderr what a person should know before they trust the numbers; each note once."""
-    for note in dict.fromkeys(note for trace in traces for note in trace.header.get("notes", ())):
+    notes = dict.fromkeys(note for trace in traces for note in trace.header.get("notes", ()))
+    for note in notes:
         complain(f"note: {note}")
+
     for trace in traces:
-        if rows := trace.header.get("empty_rows"):
+        rows = trace.header.get("empty_rows")
+        if rows:
             more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
             listed = ", ".join(map(str, rows[:3]))
             complain(f"warning: rows that may see nothing get zeros: {listed}{more} (head, query)")
-        if overflow := trace.header.get("overflow"):
+
+        overflow = trace.header.get("overflow")
+        if overflow:
             kind = trace.config.get("dtype", "this type of number")
             complain(f"warning: {overflow.get('step')} grows too large for {kind} at {overflow.get('at')}")
 
@@ -156,30 +176,41 @@ def print_costs(sources: Sequence[Source], output: OutputOptions, view: ViewOpti
         raise AttnError("--cost: prints a table, or JSON with --json; leave out -o and other formats")
     if view.story:
         raise AttnError("--cost: nothing is computed that could be told; leave out --story")
+
+    # All are made before the first is printed: one that cannot be is said alone.
     for costs in [costs for source in sources for costs in source.costs(wanted_steps(view.step))]:
         if wanted == "json":
-            steps: dict[str, Any] = {}
-            for cost in costs:
-                sizes = {"shape": list(cost.shape), "bytes": cost.bytes, "flops": cost.flops}
-                steps[cost.name] = {**sizes, "grows": cost.growth, "kept": cost.kept}
-            print_json({"steps": steps})
+            print_json({"steps": {cost.name: cost_data(cost) for cost in costs}})
         else:
             print_cost_table(costs)
+
+
+def cost_data(cost: Cost) -> dict[str, Any]:
+    return {
+        "shape": list(cost.shape),
+        "bytes": cost.bytes,
+        "flops": cost.flops,
+        "grows": cost.growth,
+        "kept": cost.kept,
+    }
 
 
 def print_cost_table(costs: Sequence[Cost]) -> None:
     from attnctl.drawing.screen.listing import Listing
 
+    titles = [["step", "shape", "grows with", "bytes", "FLOPs"]]
+    left_aligned = frozenset({0, 1, 2})
     rows = []
     for cost in costs:
-        shape, kept = " × ".join(map(str, cost.shape)), size_text(cost.bytes) if cost.kept else "not kept"
+        shape = " × ".join(map(str, cost.shape))
+        size = size_text(cost.bytes) if cost.kept else "not kept"
         flops = f"{cost.flops:,}"
-        rows.append([(cost.name, "name"), (shape, ""), (cost.growth, "aside"), (kept, ""), (flops, "")])
-    kept = size_text(sum(cost.bytes for cost in costs if cost.kept))
-    flops = f"{sum(cost.flops for cost in costs):,}"
-    rows.append([("in all", ""), ("", ""), ("", ""), (kept, ""), (flops, "")])
-    titles = [["step", "shape", "grows with", "bytes", "FLOPs"]]
-    print_view(lambda screen: Listing(screen, titles, rows, frozenset({0, 1, 2})).fit(2).lines())
+        rows.append([(cost.name, "name"), (shape, ""), (cost.growth, "aside"), (size, ""), (flops, "")])
+
+    all_kept = size_text(sum(cost.bytes for cost in costs if cost.kept))
+    all_flops = f"{sum(cost.flops for cost in costs):,}"
+    rows.append([("in all", ""), ("", ""), ("", ""), (all_kept, ""), (all_flops, "")])
+    print_view(lambda screen: Listing(screen, titles, rows, left_aligned).fit(2).lines())
 
 
 def give(  # noqa: PLR0913  (what was found, and how the answer is given)
@@ -211,15 +242,18 @@ def tell(traces: Sequence[Trace], steps: Sequence[Sequence[str] | None]) -> None
     screen = screen_of(output)
     stepwise = sys.stdin.isatty() and sys.stdout.isatty()
     for number, trace in enumerate(traces):
-        told = story(trace, steps[number])
-        print_lines([[]] * bool(number), output)
-        print_lines(opening(told, screen), output)
-        for at in range(len(told.chapters)):
-            if stepwise and at:
+        tale = story(trace, steps[number])
+        if number:
+            print_lines([[]], output)
+        print_lines(opening(tale, screen), output)
+
+        for chapter in range(len(tale.chapters)):
+            if stepwise and chapter:
                 say("", "Enter: next step, q: end", end=" ")
-                if (sys.stdin.readline() or "q").strip() == "q":
+                answer = sys.stdin.readline() or "q"  # nothing at all at the end of the input
+                if answer.strip() == "q":
                     return
-            print_lines([[], *chapter_lines(told, at, screen)], output)
+            print_lines([[], *chapter_lines(tale, chapter, screen)], output)
 
 
 # --- progress of work that takes longer than half a second: on stderr, and only on a terminal ---

@@ -7,6 +7,7 @@ is a sentence: each would run as something else, or be refused in words that lea
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from attnctl import VERBS
 from attnctl.base.errors import AttnError
@@ -18,7 +19,12 @@ OPENING, CLOSING = "\u201c\u201e\u201f\u00ab\u2018\u201a", "\u201d\u201c\u00bb\u
 OPTION = rf"(?s)([{DASHES}]+-?|-)(\w[\w-]+)(=.*)?"
 EXAMPLE = r"(?:examples:|examples?/)?(\w[\w-]*)"
 
-Slip = tuple[str, list[str]]  # what is wrong, and the words that were meant
+
+class Slip(NamedTuple):
+    """What is wrong with a command line, and the words that were meant."""
+
+    wrong: str
+    meant: list[str]
 
 
 def refuse_slips(args: list[str]) -> None:
@@ -26,35 +32,48 @@ def refuse_slips(args: list[str]) -> None:
     words = args[: args.index("--")] if "--" in args else args
     if not words or words[0] not in VERBS:
         return
+
     for find in (curly_quotes, dashes, example_name):
-        if slip := find(words):
-            wrong, meant = slip
-            raise AttnError(f"{wrong}; type: {shell_line(['attnctl', *meant, *args[len(words) :]])}")
+        slip = find(words)
+        if slip:
+            as_it_is = args[len(words) :]
+            command = shell_line(["attnctl", *slip.meant, *as_it_is])
+            raise AttnError(f"{slip.wrong}; type: {command}")
 
 
 def curly_quotes(words: list[str]) -> Slip | None:
     """The words between quotation marks that are letters to the shell, as the one that they should be."""
-    bare = [at for at, word in enumerate(words) if not re.search(r"\s", word)]
-    first = next((at for at in bare if words[at][:1] in tuple(OPENING)), len(words))
-    last = next((at for at in bare if at >= first and words[at][1:].endswith(tuple(CLOSING))), None)
-    if last is None:
-        return None
-    sentence = " ".join(words[first : last + 1])
-    wrong = f'the shell knows no {sentence[0]} and {sentence[-1]}, only "straight" quotes'
-    return wrong, [*words[:first], sentence[1:-1], *words[last + 1 :]]
+    first: int | None = None
+    for number, word in enumerate(words):
+        if re.search(r"\s", word):
+            continue  # the shell has seen quotes around it
+        if first is None and word[:1] in tuple(OPENING):
+            first = number
+        if first is not None and word[1:].endswith(tuple(CLOSING)):
+            sentence = " ".join(words[first : number + 1])
+            wrong = f'the shell knows no {sentence[0]} and {sentence[-1]}, only "straight" quotes'
+            return Slip(wrong, [*words[:first], sentence[1:-1], *words[number + 1 :]])
+    return None
 
 
 def dashes(words: list[str]) -> Slip | None:
     """Options that begin with a single dash, or a long one."""
-    found = {at: option for at, word in enumerate(words) if (option := re.fullmatch(OPTION, word))}
-    known = options_of(words) if found else set()
-    slips = {at: option for at, option in found.items() if f"--{option[2]}" in known}
+    misspelled = {
+        number: option for number, word in enumerate(words) if (option := re.fullmatch(OPTION, word))
+    }
+    if not misspelled:
+        return None
+
+    known = options_of(words)
+    slips = {number: option for number, option in misspelled.items() if f"--{option[2]}" in known}
     if not slips:
         return None
+
     dash, name, _ = next(iter(slips.values())).groups()
-    wrong = f"{dash}{name}: an option begins with two short dashes"
-    meant = {at: f"--{option[2]}{option[3] or ''}" for at, option in slips.items()}
-    return wrong, [meant.get(at, word) for at, word in enumerate(words)]
+    meant = list(words)
+    for number, option in slips.items():
+        meant[number] = f"--{option[2]}{option[3] or ''}"
+    return Slip(f"{dash}{name}: an option begins with two short dashes", meant)
 
 
 def options_of(words: list[str]) -> set[str]:
@@ -67,9 +86,10 @@ def example_name(words: list[str]) -> Slip | None:
     """The name of an installed example alone, or after examples:, where a SOURCE begins."""
     if len(words) < 2 or words[0] in {"examples", "learn"}:
         return None
+
     from attnctl.inputs.config.examples import example_names
 
-    found = re.fullmatch(EXAMPLE, words[1])
-    if found is None or found[1] not in example_names():
+    named = re.fullmatch(EXAMPLE, words[1])
+    if named is None or named[1] not in example_names():
         return None
-    return f"{found[1]} is an example", [words[0], f"example:{found[1]}", *words[2:]]
+    return Slip(f"{named[1]} is an example", [words[0], f"example:{named[1]}", *words[2:]])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from attnctl import api
 from attnctl.base.errors import AttnError, raise_all
@@ -18,7 +18,7 @@ from attnctl.cli.model import IDS
 from attnctl.cli.options import argument, command, option
 from attnctl.cli.output import progress
 from attnctl.cli.program import complain
-from attnctl.drawing.screen.output import print_view
+from attnctl.drawing.screen.output import Element, print_view
 from attnctl.formats import FINDINGS, format_for, print_bytes, print_found, print_json, write_found
 from attnctl.inputs.config.fields import settings_with_flags
 from attnctl.inputs.config.flags import by_flag, settings_from
@@ -33,6 +33,9 @@ from attnctl.verbs.corpus.run import Work, open_sources, saving
 from attnctl.verbs.stats import DumpStats, StatsReport
 from attnctl.verbs.stats.tally import measure_heads, rollout
 from attnctl.verbs.stats.view import part_headline, result_lines, skipped_lines
+
+if TYPE_CHECKING:
+    from attnctl.drawing.screen import Screen
 
 MERGE = "merge"  # the first argument that makes `stats` merge the others
 
@@ -181,25 +184,28 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
     anywhere and in any order, "attnctl stats merge PART..." puts together: to the last digit what
     one process gives.
     """
-    arguments, flags = source or [], {**more, **attention}
+    arguments = source or []
+    flags = {**more, **attention}
     files, printed = options.split_outputs(output)
     wanted = options.chosen_format(format, json=json, possible=WRITTEN)
     out = Output(wanted, files, printed, precision, heat)
+
     if file is not None:
         settings = settings_from(config, flags) if config or flags else Settings()
         if on is not None and shard is not None:
             raise AttnError("--shard: --on cuts the corpus itself; leave one of them out")
-        asked = {"pairs": pairs, "skip_bad": skip_bad, "in_blocks": on is not None}
-        work = open_sources(file, model, settings, shard or WHOLE, **asked)
+        work = open_sources(
+            file,
+            model,
+            settings,
+            shard=shard or WHOLE,
+            pairs=pairs,
+            skip_bad=skip_bad,
+            in_blocks=on is not None,
+        )
         write_part_report(measure_shard(work, files, on, printed=printed), out)
     elif model is not None:
-        raise_all(
-            f"{text}: a file; --file {text} measures its lines, a dump goes without --model"
-            for text in arguments
-            if is_file(text)
-        )
-        texts = [ModelInput(text) for text in gather_sentences(arguments, None)]
-        stats_of_texts(model, texts + [ModelInput(ids=ids)] * (ids is not None), out)
+        stats_of_texts(model, texts_to_read(arguments, ids), out)
     elif arguments[:1] == [MERGE]:
         if len(arguments) == 1:
             raise AttnError("merge: no PART; give the files that stats --shard … -o wrote")
@@ -207,8 +213,8 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
     else:
         if not arguments and config is None:
             raise AttnError("no SOURCE; give one, --model DIR with texts, or --file")
-        named: Sequence[str | None] = arguments or [None]
         beside = Arguments(config, flags, trace, options.renames(name or []))
+        named: Sequence[str | None] = arguments or [None]  # without any, the config's own sentence
         sources = [open_source(text, beside, lone_word=False) for text in named]
         of_files: dict[str, object] = {"--trace": trace, "--name": name}
         of_runs = {"-c": config, **by_flag(flags)}
@@ -216,16 +222,35 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
         stats_of_dumps(((source.path, source.traces()) for source in sources), out, as_layers=rollout)
 
 
+def texts_to_read(arguments: list[str], ids: tuple[int, ...] | None) -> list[ModelInput]:
+    """What a model is to read: texts, lines of stdin, ids. Raises AttnError for each that is a file."""
+    raise_all(
+        f"{text}: a file; --file {text} measures its lines, a dump goes without --model"
+        for text in arguments
+        if is_file(text)
+    )
+
+    texts = [ModelInput(text) for text in gather_sentences(arguments, None)]
+    if ids is not None:
+        texts.append(ModelInput(ids=ids))
+    return texts
+
+
 def stats_of_dumps(dumps: Iterable[tuple[str, Sequence[Trace]]], out: Output, *, as_layers: bool) -> None:
     layers: list[Trace] = []
-    found: list[DumpStats] = []
+    rows: list[DumpStats] = []
     for source, traces in dumps:
         for number, trace in enumerate(traces):
             name = source if len(traces) == 1 else f"{source}[{number}]"
-            found.append(replace(api.stats(trace), name=name))
-            layers += [trace] if as_layers else []
-    rolled = rollout(layers) if layers else None
-    write_report(StatsReport(tuple(found), rolled, layers[0].tokens if layers else None), out)
+            rows.append(replace(api.stats(trace), name=name))
+            if as_layers:
+                layers.append(trace)
+
+    if layers:
+        report = StatsReport(tuple(rows), rollout(layers), layers[0].tokens)
+    else:
+        report = StatsReport(tuple(rows))
+    write_report(report, out)
 
 
 def stats_of_texts(name: str, texts: Sequence[ModelInput], out: Output) -> None:
@@ -242,33 +267,55 @@ def stats_of_texts(name: str, texts: Sequence[ModelInput], out: Output) -> None:
                 layer = int(trace.header["layer"])
                 by_layer.setdefault(layer, []).append(measure_heads(trace, f"layer {layer}"))
             moved(number + 1, len(texts))
-    wholes = [(layer, StatsReport(tuple(dumps)).aggregate) for layer, dumps in sorted(by_layer.items())]
-    report = StatsReport(tuple(replace(whole, name=f"layer {layer}") for layer, whole in wholes if whole))
+
+    layers = []
+    for layer, dumps in sorted(by_layer.items()):
+        whole = StatsReport(tuple(dumps)).aggregate
+        if whole:
+            layers.append(replace(whole, name=f"layer {layer}"))
+    report = StatsReport(tuple(layers))
+
+    # A table of CSV has one kind of row: the heads of the texts.
     if out.wanted == "csv" and out.printed:
-        raise_all([] if texts else ["--format csv: no text; give some"])
+        if not texts:
+            raise AttnError("--format csv: no text; give some")
         write_report(report, out)
         return
+
     with progress("random tokens") as moved:
-        found = battery(name, open_model(name).rows("embed"), settings, moved)
-    more = {"texts": len(texts), "battery": battery_data(found)}
-    shown = out if texts or out.wanted == "json" else out._replace(printed=False)
-    write_report(replace(report, more=more), shown)
+        heads = battery(name, open_model(name).rows("embed"), settings, moved)
+    more = {"texts": len(texts), "battery": battery_data(heads)}
+    has_rows = bool(texts) or out.wanted == "json"
+    write_report(replace(report, more=more), out if has_rows else out._replace(printed=False))
+
+    def view(screen: Screen) -> Iterator[Element]:
+        if texts:
+            yield []
+        yield from battery_lines(heads, screen)
+
     if out.printed and out.wanted == "table":
-        print_view(lambda screen: [*[[]] * bool(texts), *battery_lines(found, screen)])
+        print_view(view)
 
 
 def write_part_report(part: CorpusPart | None, out: Output) -> None:
     if part is None:
         return
-    for path in filter(is_part, out.files):
-        write_part(part, path)
-    others = [path for path in out.files if not is_part(path)]
-    as_json = out.printed and out.wanted == "json"
-    if as_json:
+
+    others = []
+    for path in out.files:
+        if is_part(path):
+            write_part(part, path)
+        else:
+            others.append(path)
+
+    is_printed_as_part = out.printed and out.wanted == "json"
+    if is_printed_as_part:
         print_bytes(part.to_bytes())
     elif out.printed and out.wanted == "table":
         print_view(lambda screen: part_headline(part, screen))
-    write_report(report_of(part), out._replace(files=others, printed=out.printed and not as_json))
+
+    rest = out._replace(files=others, printed=out.printed and not is_printed_as_part)
+    write_report(report_of(part), rest)
     complain(*skipped_lines(part))
 
 
@@ -294,10 +341,12 @@ def measure_shard(
 ) -> CorpusPart | None:
     """Measure a shard; None where that is all for files that have it already."""
     parts = list(filter(is_part, files))
+    # Each is asked, as one that is begun is gone on with.
     complete = [path for path in parts if may_be_there(path) and work.resume(path)]
     if complete == files and not printed:
         complain(*(f"{path}: is complete, and kept" for path in files))
         return None
+
     if work.span.start < work.part.stop < work.span.stop:
         complain(f"the part goes on after line {work.part.stop:,}")
     with progress("lines") as moved:

@@ -68,23 +68,36 @@ def arrange(array: Array, before: Groups, after: Groups, known: Mapping[str, int
         axes = ", ".join("·".join(group) or "1" for group in before)
         given = "".join(f", {axis}={size}" for axis, size in known.items())
         raise ValueError(f"rearrange: an array of shape {array.shape} is not ({axes}){given}")
+
     names = names_in(before)
     split = array.reshape([sizes[axis] for axis in names])
     turned = split.transpose([names.index(axis) for axis in names_in(after)])
-    laid: Array = turned.reshape([prod(sizes[axis] for axis in group) for group in after])
+    shape = [prod(sizes[axis] for axis in group) for group in after]
+    laid: Array = turned.reshape(shape)
     return laid
 
 
 @cache
 def sides(pattern: str, axes: int) -> tuple[Groups, Groups]:
     """Both sides of a pattern for an array of so many axes: ``...`` becomes as many as it stands for."""
-    before, after = (parse_axes(side) for side in pattern.split("->"))
-    lead = tuple((f"axis {at}",) for at in range(axes - len(before) + 1))
-    before, after = (
-        tuple(axis for group in side for axis in (lead if group == (LEAD,) else (group,)))
-        for side in (before, after)
-    )
-    named, wanted = names_in(before), names_in(after)
-    if sorted(named) != sorted(wanted) or len({*named}) != len(named):
+    left, right = (parse_axes(side) for side in pattern.split("->"))
+    unnamed = axes - len(left) + 1  # of the left side all have a name but those of `...`
+    lead = tuple((f"axis {number}",) for number in range(unnamed))
+
+    before = with_lead(left, lead)
+    after = with_lead(right, lead)
+    names = names_in(before)
+    if sorted(names) != sorted(names_in(after)) or len({*names}) != len(names):
         raise ValueError(f"rearrange: both sides of {pattern!r} name the same axes, each of them once")
     return before, after
+
+
+def with_lead(groups: Groups, lead: Groups) -> Groups:
+    """The groups with these axes in place of ``...``."""
+    out: list[Group] = []
+    for group in groups:
+        if group == (LEAD,):
+            out += lead
+        else:
+            out.append(group)
+    return tuple(out)

@@ -76,29 +76,38 @@ def backward(steps: Sequence[Step], given: Mapping[str, str]) -> Lines:
     projection, and `d_logsumexp` where the loss is a function of that, too.
     """
     by_name = {step.name: step for step in steps}
-    roots = [root_of(by_name), *([LOGSUMEXP] if gradient_of(LOGSUMEXP) in given else [])]
+    roots = [root_of(by_name)]
+    if gradient_of(LOGSUMEXP) in given:
+        roots.append(LOGSUMEXP)
+
     leading = ancestors(steps, roots)
     reached = [step for step in steps if step.name in leading]
-    readers = {step.name: [name for name in reached if step.name in name.inputs] for step in reached}
+    readers = {step.name: [reader for reader in reached if step.name in reader.inputs] for step in reached}
+
     for root in roots:
-        yield like(by_name[root], gradient_of(root), Given(), (), given.get(gradient_of(root), "given"))
-    ways: dict[str, list[str]] = {}
+        name = gradient_of(root)
+        yield like(by_name[root], name, Given(), inputs=(), formula=given.get(name, "given"))
+
+    terms: dict[str, list[str]] = {}  # the gradients by what several lines read, one for each of these
     for step in reversed(reached):
         for line in gradients(step, by_name, readers):
             if line.by not in step.inputs:
                 rows = step.axes[:-1]  # a number for each row of the weights
-                yield Step(line.by, line.op, line.inputs, rows, line.formula, "δ")
+                yield Step(line.by, line.op, line.inputs, rows, formula=line.formula, symbol="δ")
                 continue
             if line.by not in by_name:  # nobody recorded it
                 continue
+
             source = by_name[line.by]
-            several = len(readers[source.name]) > 1
-            name = gradient_via(source.name, step.name) if several else gradient_of(source.name)
-            yield like(source, name, line.op, line.inputs, line.formula)
-            there = ways.setdefault(source.name, [])
-            there.append(name)
-            if several and len(there) == len(readers[source.name]):
-                yield like(source, gradient_of(source.name), AddAll(), tuple(there), " + ".join(there))
+            is_sum = len(readers[source.name]) > 1
+            name = gradient_via(source.name, step.name) if is_sum else gradient_of(source.name)
+            yield like(source, name, line.op, inputs=line.inputs, formula=line.formula)
+
+            parts = terms.setdefault(source.name, [])
+            parts.append(name)
+            if is_sum and len(parts) == len(readers[source.name]):
+                total = gradient_of(source.name)
+                yield like(source, total, AddAll(), inputs=tuple(parts), formula=" + ".join(parts))
 
 
 def root_of(steps: Container[str]) -> str:
@@ -121,15 +130,17 @@ def gradients(step: Step, steps: Mapping[str, Step], readers: Mapping[str, Seque
     numbers, of what is kept anyway (Dao et al. 2022, appendix B.2).
     """
     axes = tuple(steps[name].axes if name in steps else TABLE[name].axes for name in step.inputs)
-    for line_back in step.op.adjoint(Line(step.name, step.inputs, axes), gradient_of(step.name)):
+    line = Line(step.name, step.inputs, axes)
+    for line_back in step.op.adjoint(line, gradient_of(step.name)):
         if line_back.by != DELTA or not isinstance(readers[step.name][0].op, MatMul):
             yield line_back
             continue
+
         mixed = readers[step.name][0].name
         formula = f"Σ over d_v of {gradient_of(mixed)} ∘ {mixed}"
         yield line_back._replace(inputs=(gradient_of(mixed), mixed), formula=formula)
 
 
-def like(step: Step, name: str, op: Op, inputs: tuple[str, ...], formula: str) -> Step:
+def like(step: Step, name: str, op: Op, *, inputs: tuple[str, ...], formula: str) -> Step:
     """The gradient by a step: a line with its axes."""
-    return Step(name, op, inputs, step.axes, formula, f"d{step.symbol}")
+    return Step(name, op, inputs, step.axes, formula=formula, symbol=f"d{step.symbol}")

@@ -54,14 +54,22 @@ class Trace(Mapping[str, Array]):
     def __repr__(self) -> str:
         short = Repr()
         short.maxstring = 60  # characters of the sentence
-        heads, kind = self.config.get("heads"), self.config.get("dtype")
-        said = [] if self.sentence is None else [short.repr(self.sentence)]
-        said += [] if heads is None else [f"{heads} head{'s' * (heads != 1)}"]
-        said += [str(kind)] * (kind is not None) + [f"{len(self)} step{'s' * (len(self) != 1)}"]
-        return f"<Trace: {', '.join(said)}>\n{' '.join(self)}"
+        heads = self.config.get("heads")
+        dtype = self.config.get("dtype")
+
+        words = []
+        if self.sentence is not None:
+            words.append(short.repr(self.sentence))
+        if heads is not None:
+            words.append(f"{heads} head" if heads == 1 else f"{heads} heads")
+        if dtype is not None:
+            words.append(str(dtype))
+        words.append(f"{len(self)} step" if len(self) == 1 else f"{len(self)} steps")
+        return f"<Trace: {', '.join(words)}>\n{' '.join(self)}"
 
     def __getitem__(self, name: str) -> Array:
-        (name,) = [name] if name in self.steps else names_of_steps([name], list(self.steps))
+        if name not in self.steps:  # a symbol, or nothing here
+            (name,) = names_of_steps([name], list(self.steps))
         return self.arrays[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -103,9 +111,11 @@ class Trace(Mapping[str, Array]):
 
     @property
     def edited(self) -> frozenset[str]:
+        # Anyone may have written the header: what is no edit is passed over.
         edits = self.header.get("edits")
-        told = edits if isinstance(edits, list) else []
-        steps = (edit.get("step") for edit in told if isinstance(edit, dict))
+        if not isinstance(edits, list):
+            return frozenset()
+        steps = [edit.get("step") for edit in edits if isinstance(edit, dict)]
         return frozenset(step for step in steps if isinstance(step, str))
 
     @property
@@ -113,26 +123,38 @@ class Trace(Mapping[str, Array]):
         return Derivation(tuple(self.steps.values()))
 
     def tokens_along(self, name: str, axis: int) -> list[str] | None:
-        tokens = {"token": self.tokens, "query": self.tokens, "key": self.key_tokens}
-        tokens["vocab"] = self.header.get(NEXT_TOKENS)
-        words = tokens.get(self.steps[name].axes[axis])
-        return list(words) if words is not None and len(words) == self[name].shape[axis] else None
+        """The tokens of an axis; None where it has none, or not as many."""
+        tokens_of = {
+            "token": self.tokens,
+            "query": self.tokens,
+            "key": self.key_tokens,
+            "vocab": self.header.get(NEXT_TOKENS),
+        }
+        tokens = tokens_of.get(self.steps[name].axes[axis])
+        if tokens is None or len(tokens) != self[name].shape[axis]:
+            return None
+        return list(tokens)
 
     def labels(self, name: str, axis: int) -> list[str]:
         """The label of each index along an axis: tokens where the axis has them, else numbers."""
-        size, kept = self[name].shape[axis], self.kept_heads.get(name, [])
-        if self.steps[name].axes[axis] == "head" and len(kept) == size:
-            return list(map(str, kept))
-        words = self.tokens_along(name, axis)
-        return [str(i) for i in range(size)] if words is None else words
+        size = self[name].shape[axis]
+        heads = self.kept_heads.get(name, [])
+        if self.steps[name].axes[axis] == "head" and len(heads) == size:
+            return list(map(str, heads))
+
+        tokens = self.tokens_along(name, axis)
+        return list(map(str, range(size))) if tokens is None else tokens
 
     @property
     def kept_heads(self) -> dict[str, list[int]]:
         """The numbers of the heads that steps have, where only some are recorded."""
-        kept = self.header.get(KEPT_HEADS)
-        said = kept.items() if isinstance(kept, dict) else ()
+        recorded = self.header.get(KEPT_HEADS)
+        if not isinstance(recorded, dict):
+            return {}
         return {
-            name: heads for name, heads in said if isinstance(heads, list) and {*map(type, heads)} == {int}
+            name: heads
+            for name, heads in recorded.items()
+            if isinstance(heads, list) and {*map(type, heads)} == {int}
         }
 
     def select_heads(self, heads: Sequence[int], total: int) -> Trace:
@@ -140,6 +162,7 @@ class Trace(Mapping[str, Array]):
         arrays: dict[str, Array] = {}
         kept: dict[str, list[int]] = {}
         made_of_heads: set[str] = set()
+
         for name, step in self.steps.items():
             if "head" in step.axes:
                 axis = step.axes.index("head")
@@ -179,10 +202,11 @@ def names_of_steps(wanted: Iterable[str], there: Sequence[str]) -> list[str]:
     names = [name if name in there else SYMBOLS.get(name, name) for name in wanted]
     missing = [name for name in names if name not in there]
     if missing:
-        nearby = ((name, nearest(name, there)) for name in missing)
-        raise MissingStep(
-            f"no step {name!r} here; there are {', '.join(there)}"
-            + (f"; did you mean {one_of(near)}?" if near else "")
-            for name, near in nearby
-        )
+        raise MissingStep([refuse_step(name, there) for name in missing])
     return names
+
+
+def refuse_step(name: str, there: Sequence[str]) -> str:
+    near = nearest(name, there)
+    hint = f"; did you mean {one_of(near)}?" if near else ""
+    return f"no step {name!r} here; there are {', '.join(there)}{hint}"

@@ -53,8 +53,10 @@ class Address:
         """Write the name of the step in place of a symbol, A, S, Z or Y: of the first step that has it."""
         if self.step in trace:
             return self
-        meant = (name for name, step in trace.steps.items() if step.symbol == self.step)
-        return Address(next(meant, self.step), self.parts)
+        for name, step in trace.steps.items():
+            if step.symbol == self.step:
+                return Address(name, self.parts)
+        return self
 
     def resolve(self, trace: Trace) -> tuple[Place, ...]:
         """The full index into ``trace[step]``: a number or a slice for each axis.
@@ -62,15 +64,16 @@ class Address:
         The head (or batch) may be left out where there is only one and the first place named is a
         token. Raises AttnError for a place that cannot be found.
         """
-        named = bool(self.parts) and isinstance(self.parts[0], Token)
-        return self.places(trace, allow_fewer=named)
+        begins_with_token = bool(self.parts) and isinstance(self.parts[0], Token)
+        return self.places(trace, allow_fewer=begins_with_token)
 
     def cell(self, trace: Trace) -> Cell:
         """The index of the one cell meant; a lone head or batch needs no place. Raises AttnError."""
         places = self.places(trace, allow_fewer=True)
         array = trace[self.step]
-        if any(isinstance(place, slice) for place in places):
-            size = prod(n for n, place in zip(array.shape, places, strict=True) if isinstance(place, slice))
+        whole_axes = [axis for axis, place in enumerate(places) if isinstance(place, slice)]
+        if whole_axes:
+            size = prod(array.shape[axis] for axis in whole_axes)
             example = spell_cell(trace, self.step, (0,) * array.ndim) if array.size else self.step
             raise AttnError(
                 f"{self.step}: {size} cells, expected one; name a place along each of "
@@ -82,18 +85,24 @@ class Address:
         """A place for each axis; leading axes of size 1 may be left out where `allow_fewer`."""
         if self.step not in trace:
             raise AttnError(unknown_step(self.step, trace))
-        axes, shape = trace.steps[self.step].axes, trace[self.step].shape
+
+        axes = trace.steps[self.step].axes
+        shape = trace[self.step].shape
         count = len(self.parts)
         missing = len(shape) - count
         if missing < 0:
             raise AttnError(f"{self.step}: {count} places named, but it has the axes ({', '.join(axes)})")
-        single = [at for at, axis in enumerate(axes) if axis in {"batch", "head"} and shape[at] == 1]
-        skipped = single[:missing] if allow_fewer else []
+
+        skipped: list[int] = []
+        if allow_fewer:
+            single = [n for n, axis in enumerate(axes) if axis in {"batch", "head"} and shape[n] == 1]
+            skipped = single[:missing]
+
         named = [axis for axis in range(len(shape)) if axis not in skipped]
-        found: dict[int, Place] = dict.fromkeys(skipped, 0)
+        places: dict[int, Place] = dict.fromkeys(skipped, 0)
         for part, axis in zip(self.parts, named, strict=False):
-            found[axis] = place_of(part, trace, self.step, axis)
-        return tuple(found.get(axis, slice(None)) for axis in range(len(shape)))
+            places[axis] = place_of(part, trace, self.step, axis)
+        return tuple(places.get(axis, slice(None)) for axis in range(len(shape)))
 
 
 # --- reading ---
@@ -108,28 +117,37 @@ def parse_address(text: str) -> Address:
 
 def parse_start(text: str) -> tuple[Address, str]:
     """The address that a text begins with, and the rest. Raises AttnError where it begins with none."""
-    step = STEP.match(text, len(text) - len(text.lstrip()))
+    step = STEP.match(text, blanks_from(text, 0))
     if not step:
         raise AttnError(f"{quote(text)}: no step to begin with; {LIKE}")
-    at = step.end()
-    if text[at : at + 1] != "[":
-        return Address(step[0]), text[at:]
+
+    end = step.end()
+    if text[end : end + 1] != "[":
+        return Address(step[0]), text[end:]
+
     parts: list[Part] = []
-    while text[at : at + 1] in {"[", ","}:
-        part, at = parse_part(text, at + 1)
+    while text[end : end + 1] in {"[", ","}:
+        part, end = parse_part(text, end + 1)
         parts.append(part)
-    return Address(step[0], tuple(parts)), text[at + 1 :]
+    return Address(step[0], tuple(parts)), text[end + 1 :]
 
 
-def parse_part(text: str, at: int) -> tuple[Part, int]:
+def blanks_from(text: str, start: int) -> int:
+    """Where the blanks that stand here end."""
+    return len(text) - len(text[start:].lstrip())
+
+
+def parse_part(text: str, start: int) -> tuple[Part, int]:
     """The place that begins here, and where the comma or bracket after it stands."""
-    at += len(text[at:]) - len(text[at:].lstrip())
-    if text[at : at + 1] == '"':
-        found = QUOTED.match(text, at)
-        if not found:
+    start = blanks_from(text, start)
+    if text[start : start + 1] == '"':
+        quoted = QUOTED.match(text, start)
+        if not quoted:
             raise AttnError(f'{quote(text)}: a quoted token must end in " and then , or ]; {LIKE}')
-        return Token(unquote(found[1], text), None if found[2] is None else int(found[2])), found.end()
-    bare = BARE.match(text, at)
+        nth = None if quoted[2] is None else int(quoted[2])
+        return Token(unquote(quoted[1], text), nth), quoted.end()
+
+    bare = BARE.match(text, start)
     if not bare:
         raise AttnError(
             f"{quote(text)}: a place is missing, or its bracket is not closed; {LIKE} "
@@ -167,14 +185,15 @@ def unquote(inside: str, text: str) -> str:
 
 
 def place_of(part: Part, trace: Trace, step: str, axis: int) -> Place:
-    axis_name, size = trace.steps[step].axes[axis], trace[step].shape[axis]
+    axis_name = trace.steps[step].axes[axis]
+    size = trace[step].shape[axis]
     match part:
         case None:
             return slice(None)
         case int(number):
             if not -size <= number < size:
-                there = f"use 0 to {size - 1}" if size else "it is empty"
-                raise AttnError(f"{step}: no {axis_name} {number}; there are {size}: {there}")
+                range_text = f"use 0 to {size - 1}" if size else "it is empty"
+                raise AttnError(f"{step}: no {axis_name} {number}; there are {size}: {range_text}")
             return number % size
         case Token(text, nth):
             tokens = trace.tokens_along(step, axis)
@@ -187,17 +206,20 @@ def place_of(part: Part, trace: Trace, step: str, axis: int) -> Place:
 
 def place_of_token(text: str, nth: int | None, tokens: Sequence[str], place: str) -> int:
     """The index of a token. Raises AttnError where it is not there, or there several times."""
-    found = [at for at, token in enumerate(tokens) if token == text]
-    if not found:
+    places = [number for number, token in enumerate(tokens) if token == text]
+    if not places:
         written = text if nth is None else f"{text}#{nth}"
         raise AttnError(f"{place}: no token {quote(written)}; {nearest_or_all(written, spellings(tokens))}")
-    if nth is None and len(found) == 1:
-        return found[0]
-    choices = [spellings(tokens)[at] for at in found]
-    if nth is None or not 1 <= nth <= len(found):
-        times = "once" if len(found) == 1 else f"{len(found)} times"
-        raise AttnError(f"{place}: {quote(text)} stands there {times}; write {one_of(choices)}")
-    return found[nth - 1]
+
+    if nth is None and len(places) == 1:
+        return places[0]
+    if nth is not None and 1 <= nth <= len(places):
+        return places[nth - 1]
+
+    spelled = spellings(tokens)
+    choices = one_of(spelled[number] for number in places)
+    times = "once" if len(places) == 1 else f"{len(places)} times"
+    raise AttnError(f"{place}: {quote(text)} stands there {times}; write {choices}")
 
 
 def unknown_step(name: str, trace: Trace) -> str:
@@ -232,9 +254,14 @@ class Speller:
 
     def __call__(self, step: str, cell: Cell) -> str:
         """``scores[0,love,AI]``."""
-        words = [self.words(step, axis) for axis in range(len(cell))]
-        places = [str(at) if along is None else along[at] for along, at in zip(words, cell, strict=True)]
-        return f"{step}[{','.join(places)}]" if places else step
+        if not cell:
+            return step
+
+        places = []
+        for axis, index in enumerate(cell):
+            words = self.words(step, axis)
+            places.append(str(index) if words is None else words[index])
+        return f"{step}[{','.join(places)}]"
 
 
 def spell_cell(trace: Trace, step: str, cell: Cell) -> str:

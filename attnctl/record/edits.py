@@ -64,8 +64,9 @@ class Edit:
             elif isinstance(value, str):
                 value = mean_rows(array, step)[places]
             self.check(array[places], value)
+
             out = array.copy()
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"):  # what grows too large is refused in words
                 out[places] = CHANGES[self.rule](out[places], value)
             self.check_result(out[places])
         except AttnError as error:
@@ -77,21 +78,28 @@ class Edit:
             raise AttnError(f"the other one: {unknown_step(self.step, other)}")
         return np.asarray(other[self.step][self.address.resolve(other)])
 
-    def check(self, own: Array, value: float | Array) -> None:
-        if np.shape(value) != np.shape(own) and not isinstance(value, float):
+    def check(self, cells: Array, value: float | Array) -> None:
+        """Refuse a value of another shape than the cells, and a number where these are true or false."""
+        if np.shape(value) != np.shape(cells) and not isinstance(value, float):
             where = "in the other dump" if isinstance(self.value, Trace) else "in the brackets"
-            raise AttnError(f"{dims(np.shape(own))} here, but {dims(np.shape(value))} {where}")
-        if own.dtype == bool and not (self.rule == "=" and np.isin(value, (0, 1)).all()):
+            raise AttnError(f"{dims(np.shape(cells))} here, but {dims(np.shape(value))} {where}")
+
+        sets_truth = self.rule == "=" and np.isin(value, (0, 1)).all()
+        if cells.dtype == bool and not sets_truth:
             raise AttnError(f"{self.step} is true or false; only =1 and =0 can change it")
 
     def check_result(self, changed: Array) -> None:
         """Refuse what is no finite number, but for the −∞ that hides a score."""
         hides = TABLE[self.step].symbol in {TABLE[MASKED].symbol, TABLE[BIAS].symbol}
-        wrong = ~np.isfinite(changed) & ~(np.isneginf(changed) & hides)
-        if wrong.any():
-            value = np.asarray(changed)[wrong][0]
-            expected = "a finite number or -inf" if hides else "a finite number; only scores can be -inf"
-            raise AttnError(f"{self.step} would be {value} as {changed.dtype}, expected {expected}")
+        wrong = ~np.isfinite(changed)
+        if hides:
+            wrong &= ~np.isneginf(changed)
+        if not wrong.any():
+            return
+
+        value = np.asarray(changed)[wrong][0]
+        expected = "a finite number or -inf" if hides else "a finite number; only scores can be -inf"
+        raise AttnError(f"{self.step} would be {value} as {changed.dtype}, expected {expected}")
 
 
 @dataclass(frozen=True)
@@ -107,21 +115,27 @@ class WhatIf:
 
     def changes(self, derivation: Derivation, header: Header) -> dict[str, Callable[[Array], Array]]:
         """The edits of each step. Raises AttnError with every edit of a step that is not in this run."""
-        there = ", ".join(derivation.by_name)
+        names = ", ".join(derivation.by_name)
         raise_all(
-            f"edit {quote(edit.text)}: no step {edit.step!r} in this run; it has {there}"
+            f"edit {quote(edit.text)}: no step {edit.step!r} in this run; it has {names}"
             for edit in self.edits
             if edit.step not in derivation
         )
-        edited = (step for step in derivation if step.name in self.edited)
-        return {step.name: partial(self.apply_edits, step=step, header=header) for step in edited}
+        return {
+            step.name: partial(self.apply_edits, step=step, header=header)
+            for step in derivation
+            if step.name in self.edited
+        }
 
     def apply_edits(self, array: Array, *, step: Step, header: Header) -> Array:
         out = array
         for edit in self.edits:
             if edit.step == step.name:
                 out = edit.apply(out, step, header)
-        return renormalize(out, array) if self.renormalize and step.name == WEIGHTS else out
+
+        if self.renormalize and step.name == WEIGHTS:
+            return renormalize(out, array)
+        return out
 
     def mark_edited(self, step: Step) -> Step:
         return replace(step, formula=f"{step.formula}, edited") if step.name in self.edited else step
@@ -143,6 +157,7 @@ def what_if(texts: Sequence[str], read: ReadDump, *, renormalize: bool = False) 
         with collect_problems(problems, f"edit {quote(text)}: "):
             edits.append(parse_edit(text, read_once))
     raise_all(problems)
+
     if renormalize and not any(edit.step == WEIGHTS for edit in edits):
         raise AttnError(f"renormalize: no edit of {WEIGHTS}, so there is nothing to make sum to 1 again")
     return WhatIf(tuple(edits), renormalize)
@@ -151,22 +166,30 @@ def what_if(texts: Sequence[str], read: ReadDump, *, renormalize: bool = False) 
 def parse_edit(text: str, read: ReadDump) -> Edit:
     address, rest = parse_start(text)
     if not address.parts and address.step[-1] in "+*":  # no bracket between the step and its rule
-        address, rest = Address(address.step[:-1]), address.step[-1] + rest
+        rest = address.step[-1] + rest
+        address = Address(address.step[:-1])
     address = Address(SYMBOLS.get(address.step, address.step), address.parts)
-    rule = RULE.fullmatch(rest)
-    if rule is None:
+
+    change = RULE.fullmatch(rest)
+    if change is None:
         raise AttnError(f"expected =, += or *= and a value after the cell; {LIKE}")
-    word = rule[2]
+
+    rule, word = change.groups()
+    value: float | Array | Trace | str
     if word.startswith("@"):
-        return Edit(text, address, rule[1], read(word[1:]))
-    if word == MEAN:
-        return Edit(text, address, rule[1], MEAN)
-    return Edit(text, address, rule[1], read_rows(word) if word.startswith("[") else read_number(word))
+        value = read(word[1:])
+    elif word == MEAN:
+        value = MEAN
+    elif word.startswith("["):
+        value = read_rows(word)
+    else:
+        value = read_number(word)
+    return Edit(text, address, rule, value)
 
 
 def mean_rows(array: Array, step: Step) -> Array:
     """The mean row of a step in place of each. Raises AttnError where it has no rows, or rows of keys."""
-    axes = [at for at, axis in enumerate(step.axes) if axis in {"token", "query", "key"}]
+    axes = [number for number, axis in enumerate(step.axes) if axis in {"token", "query", "key"}]
     if len(axes) != 1 or array.dtype == bool:
         raise AttnError(
             f"{step.name} has no row for each position, whose mean is meant; head_outputs has one"
@@ -176,9 +199,11 @@ def mean_rows(array: Array, step: Step) -> Array:
 
 def read_number(word: str) -> float:
     digits = word.replace("−", "-").lower()
-    if digits not in WORDS and not NUMBER.fullmatch(digits):
+    if digits in WORDS:
+        return WORDS[digits]
+    if not NUMBER.fullmatch(digits):
         raise AttnError(f"{quote(word)} is neither a number, {MEAN} nor @FILE; {LIKE}")
-    return WORDS[digits] if digits in WORDS else float(digits)
+    return float(digits)
 
 
 def read_rows(word: str) -> Array:
@@ -189,18 +214,24 @@ def read_rows(word: str) -> Array:
         return repr(read_number(found[0])).replace("inf", "Infinity")
 
     try:
-        return np.array(json.loads(re.sub(r"[^\[\],\s]+", as_json, word)), dtype=np.float64)
+        rows = json.loads(re.sub(r"[^\[\],\s]+", as_json, word))
+        return np.array(rows, dtype=np.float64)
     except (ValueError, TypeError, RecursionError):
         raise AttnError(f"{quote(word)} is no row or matrix; write [0, 1, 0] or [[1, 0], [0, 1]]") from None
 
 
 def renormalize(weights: Array, before: Array) -> Array:
     """The rows that differ from `before` made to sum to 1; rows of zeros stay."""
-    changed = (weights != before).any(axis=-1, keepdims=True) & weights.any(axis=-1, keepdims=True)
+    differs = (weights != before).any(axis=-1, keepdims=True)
+    is_changed = differs & weights.any(axis=-1, keepdims=True)
     total = weights.sum(axis=-1, keepdims=True)
-    wrong = np.argwhere(changed & ~((total > 0) & np.isfinite(total)))
+
+    is_divisor = (total > 0) & np.isfinite(total)
+    wrong = np.argwhere(is_changed & ~is_divisor)
     if len(wrong):
         *row, _ = wrong[0].tolist()
-        found = f"{WEIGHTS}{row} sums to {total[tuple(wrong[0])]:g}"
-        raise AttnError(f"renormalize: {found}; only a sum above 0 can be made 1")
-    return np.where(changed, weights / np.where(changed, total, 1), weights)
+        sum_text = f"{WEIGHTS}{row} sums to {total[tuple(wrong[0])]:g}"
+        raise AttnError(f"renormalize: {sum_text}; only a sum above 0 can be made 1")
+
+    divisor = np.where(is_changed, total, 1)
+    return np.where(is_changed, weights / divisor, weights)

@@ -58,62 +58,79 @@ class Course:
         """What a line makes of these inputs, the others as they are."""
         inputs = [read[name] if name in read else self.value(name) for name in line.inputs]
         if isinstance(line.op, MatMul) and inputs[0].ndim and inputs[1].ndim > 1:
-            inputs[:2] = without_zeros(*inputs[:2])
+            inputs[:2] = without_zeros(*inputs[:2])  # a part of a step is mostly zeros
+
         try:
             return line.op.apply(*inputs)
         except (ValueError, IndexError) as error:
-            shapes = ", ".join(f"{name} {x.shape}" for name, x in zip(line.inputs, inputs, strict=True))
+            named = zip(line.inputs, inputs, strict=True)
+            shapes = ", ".join(f"{name} {array.shape}" for name, array in named)
             raise ApartError(f"{line.name} cannot be made of {shapes}") from error
 
     def push(self, step: str, part: Array) -> Array:
         """What a part of a step comes to in the end. Raises ApartError at a line not linear in it."""
-        found = {step: part}
+        parts = {step: part}
         for line in self.lines.values():
-            if not found.keys().isdisjoint(line.inputs):
-                zeros = (name for name in self.linear_in(line) if name not in found)
-                none = {name: np.zeros_like(self.value(name)) for name in zeros}
-                found[line.name] = self.carry_out(line, found | none)
-        return found[next(reversed(self.lines), self.start)]
+            if parts.keys().isdisjoint(line.inputs):
+                continue
+            # What a line is linear in, and the part does not reach, adds nothing.
+            zeros = {
+                name: np.zeros_like(self.value(name)) for name in self.linear_in(line) if name not in parts
+            }
+            parts[line.name] = self.carry_out(line, parts | zeros)
+
+        last = next(reversed(self.lines), self.start)
+        return parts[last]
 
     def linear_in(self, line: Step) -> list[str]:
         """The inputs of a line that it is linear in together, those on the course among them."""
-        followed = {at for at, name in enumerate(line.inputs) if self.follows(name)}
+        followed = {number for number, name in enumerate(line.inputs) if self.follows(name)}
         for together in line.op.linear:
             if followed <= {*together}:
-                return [line.inputs[at] for at in together if at < len(line.inputs)]
-        read = " and ".join(line.inputs[at] for at in sorted(followed))
+                return [line.inputs[number] for number in together if number < len(line.inputs)]
+
+        read = " and ".join(line.inputs[number] for number in sorted(followed))
         raise ApartError(f"{line.name} is not linear in {read}")
 
 
 def course(trace: Trace, start: str, end: str, value: Array | None = None) -> Course | None:
     """The lines from one step to another, if any; `value` replaces what is recorded of the first."""
-    known, lines = lines_of(trace), dict[str, Step]()
+    known = lines_of(trace)
+    lines: dict[str, Step] = {}
 
     @cache
     def follows(name: str) -> bool:
-        read = known[name].inputs if name in known and name != start else ()
-        if any(list(map(follows, read))):  # all of them: their lines stand before this one
+        if name == start:
+            return True
+        if name not in known:
+            return False
+        inputs_followed = [follows(read) for read in known[name].inputs]
+        if any(inputs_followed):  # all were asked: their lines stand before this one
             lines[name] = known[name]
-        return name == start or name in lines
+        return name in lines
 
     if not follows(end):
         return None
-    return Course(trace, start, lines, known, {} if value is None else {start: value})
+    values = {} if value is None else {start: value}
+    return Course(trace, start, lines, known, values=values)
 
 
 def lines_of(trace: Trace) -> dict[str, Step]:
     """The lines that steps say they came about by; the usual ones after the heads where they do not say."""
-    at, found = Latest({TABLE[HEAD_OUTPUTS].symbol: HEAD_OUTPUTS}), {}
-    for step in merging(Variant(dict.fromkeys(trace, ""), d_k=1), at):
-        at[step.symbol] = step.name
-        found[step.name] = step
-    found |= {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
-    return {name: step for name, step in found.items() if not isinstance(step.op, Given)}
+    lines: dict[str, Step] = {}
+    latest = Latest({TABLE[HEAD_OUTPUTS].symbol: HEAD_OUTPUTS})
+    for step in merging(Variant(dict.fromkeys(trace, ""), d_k=1), latest):
+        latest[step.symbol] = step.name  # what the next line reads under this symbol
+        lines[step.name] = step
+
+    lines |= {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
+    return {name: step for name, step in lines.items() if not isinstance(step.op, Given)}
 
 
 def without_zeros(a: Array, b: Array) -> tuple[Array, Array]:
     """Two factors without the columns of the first that are all 0, which add nothing to their product."""
-    some: Array = np.asarray(a.any(axis=tuple(range(a.ndim - 1))))
-    if some.all() or len(some) != b.shape[-2]:
+    rows = tuple(range(a.ndim - 1))
+    has_numbers: Array = np.asarray(a.any(axis=rows))
+    if has_numbers.all() or len(has_numbers) != b.shape[-2]:
         return a, b
-    return a[..., some], b[..., some, :]
+    return a[..., has_numbers], b[..., has_numbers, :]

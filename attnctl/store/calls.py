@@ -159,10 +159,21 @@ def members_by_place(read: Read, at: int, length: int) -> Iterator[MemberPlace]:
         name = head[LOCAL.size : LOCAL.size + names]
         if size == IN_64_BITS:
             size, packed = sizes_in(head[LOCAL.size + names :][:extras], 2) or (size, packed)
-        begin, at = at, at + LOCAL.size + names + extras + packed
-        if at > length or not packed:  # it was being written
+
+        end = at + LOCAL.size + names + extras + packed
+        if end > length or not packed:  # it was being written
             return
-        yield MemberPlace(name, checksum, method, flags, packed, size, begin, at)
+        yield MemberPlace(
+            name=name,
+            checksum=checksum,
+            method=method,
+            flags=flags,
+            packed=packed,
+            size=size,
+            begin=at,
+            end=end,
+        )
+        at = end
 
 
 def sizes_in(extra: bytes, count: int) -> tuple[int, ...] | None:
@@ -201,13 +212,20 @@ def find_directory(read: Read, length: int) -> Directory | None:
 
 def members_in(read: Read, directory: Directory) -> Iterator[tuple[int, MemberPlace]]:
     """What the directory says of each member, and where it says so. Raises AttnError where it is broken."""
-    at, end, data, first = directory.begin, directory.begin + directory.length, b"", directory.begin
-    while at < end:
-        if len(data) - (at - first) < LONGEST_ENTRY and first + len(data) < end:
-            first, data = at, read(at, min(PIECE, end - at))
-        member, length = member_at(data, at - first)
-        yield at, member
-        at += length
+    entry = directory.begin
+    end = directory.begin + directory.length
+    piece = b""  # what was read of it last, and where that begins
+    piece_begin = entry
+
+    while entry < end:
+        left = len(piece) - (entry - piece_begin)
+        if left < LONGEST_ENTRY and piece_begin + len(piece) < end:
+            piece_begin = entry
+            piece = read(entry, min(PIECE, end - entry))
+
+        member, length = member_at(piece, entry - piece_begin)
+        yield entry, member
+        entry += length
 
 
 def member_at(data: bytes, at: int) -> tuple[MemberPlace, int]:
@@ -225,7 +243,17 @@ def member_at(data: bytes, at: int) -> tuple[MemberPlace, int]:
         size, packed, begin = (
             next(wide, number) if number == IN_64_BITS else number for number in (size, packed, begin)
         )
-    member = MemberPlace(name, checksum, method, flags, packed, size, begin, 0)
+
+    member = MemberPlace(
+        name=name,
+        checksum=checksum,
+        method=method,
+        flags=flags,
+        packed=packed,
+        size=size,
+        begin=begin,
+        end=0,  # which only what stands before the member tells
+    )
     return member, ENTRY.size + names + extras + comment
 
 
@@ -244,17 +272,22 @@ class CallMembers(Sequence[Contents]):
 
     def __init__(self, file: File, read_call: ReadCall) -> None:
         """Find all arrays. Raises AttnError for too many calls, or a broken directory."""
-        self.file, self.read_call = file, read_call
+        self.file = file
+        self.read_call = read_call
         self.directory = find_directory(self.read, file.length)
-        calls, places, numbers = Numbers("q"), Numbers("q"), Numbers("q")
+
+        calls = Numbers("q")
+        places = Numbers("q")
+        numbers = Numbers("q")
         for place, member in self.members():
-            found = MEMBER.fullmatch(member.name)
-            if found is None:
+            named = MEMBER.fullmatch(member.name)
+            if named is None:
                 continue
-            calls.append(int(found[1]))
+            call = int(named[1])
+            calls.append(call)
             places.append(place)
-            if found[2] == HEADER.encode():
-                numbers.append(int(found[1]))
+            if named[2] == HEADER.encode():  # the last of a call: it is whole
+                numbers.append(call)
             if len(numbers) > MOST_CALLS:
                 raise AttnError(f"{file.place}: more than {MOST_CALLS} calls, which are the most")
 
@@ -305,8 +338,12 @@ class CallMembers(Sequence[Contents]):
 
 def info_of(member: MemberPlace) -> ZipInfo:
     info = ZipInfo(member.name.decode("utf-8" if member.flags & UTF_8 else "cp437", "replace"))
-    info.header_offset, info.compress_type, info.flag_bits = member.begin, member.method, member.flags
-    info.CRC, info.compress_size, info.file_size = member.checksum, member.packed, member.size
+    info.header_offset = member.begin
+    info.compress_type = member.method
+    info.flag_bits = member.flags
+    info.CRC = member.checksum
+    info.compress_size = member.packed
+    info.file_size = member.size
     return info
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,22 +45,28 @@ def read_folder(folder: str) -> list[Contents]:
     files, and for one that cannot be read.
     """
     paths = sorted(list_files(folder), key=in_order)
-    numbers = Counter(split_number(Path(path).stem)[0] for path in paths)
+    numbers = Counter(split_number(Path(path).stem).number for path in paths)
+
     seen: Counter[tuple[str, str]] = Counter()
     calls: dict[tuple[str, int], dict[str, Array | Stored]] = {}
     for path in paths:
         stem = Path(path).stem
+        arrays = read_file(path)
         call, name = place_array(stem, numbers)
-        found = read_file(path)
-        if stem in found or (TAG in stem and VALUE in found):
-            found = {name: found[stem if stem in found else VALUE]}
+        if stem in arrays:
+            arrays = {name: arrays[stem]}
+        elif TAG in stem and VALUE in arrays:
+            arrays = {name: arrays[VALUE]}
         else:  # all of a pass
             call = stem
+
         seen[call, name] += 1  # sglang may dump one name of a call again
-        calls.setdefault((call, seen[call, name]), {}).update(found)
+        calls.setdefault((call, seen[call, name]), {}).update(arrays)
+
     everywhere = calls.pop(("", 1), {})
-    own = [calls[call] for call in sorted(calls, key=lambda call: (in_order(call[0]), call[1]))]
-    return [Contents(None, everywhere | members, folder) for members in own or [{}]]
+    in_turn = sorted(calls, key=lambda key: (in_order(key[0]), key[1]))
+    members = [calls[key] for key in in_turn] or [{}]
+    return [Contents(None, everywhere | of_call, folder) for of_call in members]
 
 
 def list_files(folder: str) -> list[str]:
@@ -79,14 +85,24 @@ def list_files(folder: str) -> list[str]:
 
 def in_order(text: str) -> list[str | int]:
     """A key that sorts numbers in names by their size."""
-    return [int(part) if at % 2 else part for at, part in enumerate(re.split(r"(\d+)", text))]
+    parts = re.split(r"(\d+)", text)  # every second one is a number
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
 
 
-def split_number(stem: str) -> tuple[str, str]:
-    """The number that a name begins or ends with, and the name without it: q_0, 0_q, layer0.q."""
-    found = NUMBERED.fullmatch(stem)
-    parts = found.groupdict() if found else {}
-    return parts.get("first") or parts.get("last") or "", parts.get("after") or parts.get("before") or stem
+class NumberedName(NamedTuple):
+    """The number that a name begins or ends with, if any, and the name without it."""
+
+    number: str
+    name: str
+
+
+def split_number(stem: str) -> NumberedName:
+    """("0", "q") of q_0, 0_q and layer0.q."""
+    numbered = NUMBERED.fullmatch(stem)
+    if numbered is None:
+        return NumberedName("", stem)
+    number = numbered["first"] or numbered["last"]
+    return NumberedName(number, numbered["after"] or numbered["before"])
 
 
 def place_array(stem: str, numbers: Counter[str]) -> tuple[str, str]:
@@ -95,14 +111,18 @@ def place_array(stem: str, numbers: Counter[str]) -> tuple[str, str]:
         tags = dict(part.partition("=")[::2] for part in stem.split(TAG))
         call = " ".join(f"{tag}={value}" for tag, value in tags.items() if tag not in OF_TENSOR)
         return call, tags.get("name", stem).replace("grad__", "grad_", 1)
+
     number, name = split_number(stem)
-    return (number, name) if number and numbers[number] > 1 else ("", stem)
+    if number and numbers[number] > 1:
+        return number, name
+    return "", stem
 
 
 def read_file(path: str) -> dict[str, Array | Stored]:
     """The arrays of a file, which is closed: one that is still in it is read from it opened again."""
+    reader = function(READERS[Path(path).suffix.lower()])
     with refuse_os_errors(path), open_found(path) as stream:
-        found: Contents = function(READERS[Path(path).suffix.lower()])(File(stream.fileno(), path))
+        contents: Contents = reader(File(stream.fileno(), path))
 
     def load(name: str, shape: Shape, dtype: np.dtype[Any]) -> Array:
         with open_found(path) as stream:
@@ -111,8 +131,8 @@ def read_file(path: str) -> dict[str, Array | Stored]:
             raise OSError("its shape or type has changed")
         return Arrays(again, path)[name]
 
-    stored = {name: array for name, array in found.members.items() if isinstance(array, Stored)}
-    again = {
-        name: replace(own, load=partial(load, name, own.shape, own.dtype)) for name, own in stored.items()
-    }
-    return {**found.members, **again}
+    members = dict(contents.members)
+    for name, array in contents.members.items():
+        if isinstance(array, Stored):
+            members[name] = replace(array, load=partial(load, name, array.shape, array.dtype))
+    return members

@@ -65,9 +65,7 @@ def as_json_data(value: Any) -> Any:
     if isinstance(value, (str, int)) and not isinstance(value, np.generic):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        told = ((field, getattr(value, field.name)) for field in fields(value))
-        changed = {field.name: part for field, part in told if part != default(field)}
-        return {"name": kind_name(type(value))} | as_json_data(changed)
+        return {"name": kind_name(type(value))} | as_json_data(not_default(value))
     if isinstance(value, dict):
         return {str(key): as_json_data(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
@@ -77,6 +75,16 @@ def as_json_data(value: Any) -> Any:
     if isinstance(value, float) and not isfinite(value):
         return number_text(value)
     return value
+
+
+def not_default(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass that have not their default."""
+    changed = {}
+    for field in fields(value):
+        part = getattr(value, field.name)
+        if part != default(field):
+            changed[field.name] = part
+    return changed
 
 
 def default(field: Field[Any]) -> Any:
@@ -90,11 +98,12 @@ def op_of(data: Any, path: str) -> ops.Op:
 
 def decode(kind: Any, data: Any, path: str, depth: int = 0) -> Any:
     """JSON data as a value of this annotated type; AttnError with the path where it is none."""
-    options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    options = tuple(kind for option in options for kind in kinds_of(option))
+    written = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    options = tuple(kind for option in written for kind in kinds_of(option))
     named = {kind_name(kind): kind for kind in options if isinstance(kind, type) and is_dataclass(kind)}
     if named and (isinstance(data, dict) or len(named) == len(options)):
         return record(named, data, path, depth)
+
     for option in options:
         if get_origin(option) is tuple and isinstance(data, list):
             inside = get_args(option)[0]
@@ -106,8 +115,9 @@ def decode(kind: Any, data: Any, path: str, depth: int = 0) -> Any:
                 raise AttnError(f"{path}: {show_value(data)} is too large for a number") from None
         if option is float and isinstance(data, str) and data in NOT_FINITE:
             return NOT_FINITE[data]
-        if type(data) is option:
+        if type(data) is option:  # not isinstance: a truth value is no whole number
             return data
+
     expected = " or ".join(TYPE_WORDS.get(option, "a list") for option in options)
     raise AttnError(f"{path}: expected {expected}, found {show_value(data)}")
 
@@ -120,22 +130,30 @@ def kinds_of(option: Any) -> list[Any]:
 
 
 def record(kinds: dict[str, type], data: Any, path: str, depth: int = 0) -> Any:
+    """An object as the dataclass that it names. Raises AttnError for fields that this has not, or lacks."""
     if depth > DEEPEST_RULES:
         raise AttnError(f"{path[:60]}…: rules within rules, more than {DEEPEST_RULES} deep")
     if not isinstance(data, dict) or not isinstance(data.get("name"), str):
         raise AttnError(f'{path}: expected an object with a "name", found {show_value(data)}')
+
     name = data["name"]
     if name not in kinds:
-        some = ", ".join(list(kinds)[:MOST_NAMED]) + ", …" * (len(kinds) > MOST_NAMED)
-        near = GONE.get(name) or did_you_mean(name, list(kinds), f"expected one of {some}")
-        raise AttnError(f"{path}.name: unknown name {name!r}; {near}")
+        listed = ", ".join(list(kinds)[:MOST_NAMED])
+        if len(kinds) > MOST_NAMED:
+            listed += ", …"
+        instead = GONE.get(name) or did_you_mean(name, list(kinds), f"expected one of {listed}")
+        raise AttnError(f"{path}.name: unknown name {name!r}; {instead}")
+
     kind = kinds[name]
-    hints, known = get_type_hints(kind), {field.name: field for field in fields(kind)}
+    known = {field.name: field for field in fields(kind)}
     unknown = [key for key in data if key != "name" and key not in known]
     missing = [key for key, field_ in known.items() if default(field_) is MISSING and key not in data]
     if unknown or missing:
         problems = [f"{under(path, key)}: {name} has no such field" for key in unknown]
-        raise AttnError(problems + [f"{path}.{key}: {name} needs this field" for key in missing])
+        problems += [f"{path}.{key}: {name} needs this field" for key in missing]
+        raise AttnError(problems)
+
+    hints = get_type_hints(kind)
     given = {key: decode(hints[key], data[key], f"{path}.{key}", depth + 1) for key in known if key in data}
     try:
         return kind(**given)
@@ -145,7 +163,9 @@ def record(kinds: dict[str, type], data: Any, path: str, depth: int = 0) -> Any:
 
 def under(path: str, key: str) -> str:
     """The path of a key in an object: $.steps.Q, or $.steps['a b'] where it is no plain word."""
-    return f"{path}.{key}" if key.isidentifier() and len(key) <= 40 else f"{path}[{show_value(key)}]"
+    if key.isidentifier() and len(key) <= 40:
+        return f"{path}.{key}"
+    return f"{path}[{show_value(key)}]"
 
 
 def show_value(data: Any) -> str:
@@ -212,9 +232,12 @@ def room(need: int, what: str) -> Array:
 
 def raise_first(problems: Iterable[str]) -> None:
     """Raise one AttnError with the first problems and the number of the others, if there are any."""
-    found = list(problems)
-    more = len(found) - MOST_PROBLEMS
-    raise_all(found[:MOST_PROBLEMS] + ([f"… and {more} more like these"] if more > 0 else []))
+    every = list(problems)
+    listed = every[:MOST_PROBLEMS]
+    more = len(every) - len(listed)
+    if more:
+        listed.append(f"… and {more} more like these")
+    raise_all(listed)
 
 
 # --- writing ---
@@ -227,11 +250,11 @@ def heading(trace: Trace) -> dict[str, Any]:
 def entry(step: Step, shape: Shape, dtype: np.dtype[Any]) -> dict[str, Any]:
     if dtype.name not in DTYPES:
         raise AttnError(f"step {step.name}: a dump cannot hold numbers of type {dtype}")
-    op = {} if isinstance(step.op, Unstated) else {"op": as_json_data(step.op)}
-    return {
-        "formula": step.formula,
-        "symbol": step.symbol,
-        **op,
+
+    out: dict[str, Any] = {"formula": step.formula, "symbol": step.symbol}
+    if not isinstance(step.op, Unstated):
+        out["op"] = as_json_data(step.op)
+    return out | {
         "axes": list(step.axes),
         "inputs": list(step.inputs),
         "shape": list(shape),
@@ -306,29 +329,47 @@ def assemble_trace(contents: Contents, rename: Mapping[str, str]) -> Trace:
             raise AttnError(f"{place}: a dump of attnctl has names of its own; leave out --name")
     elif not members:
         raise AttnError(f"{place}: no arrays in it")
-    unknown = [name for name in rename if name not in members]
-    has = ", ".join(list(members)[:MOST_PROBLEMS])
-    raise_first([f"{place}: no array {show_value(name)} to rename; it has {has}" for name in unknown])
-    ours = {member: rename.get(member, member) for member in members}
-    twice = [item for item, count in Counter(ours.values()).items() if count > 1]
-    raise_first([f"{place}: two arrays would be called {show_value(name)}" for name in twice])
-    found = {ours[name]: member for name, member in members.items()}
+
+    found = rename_members(members, rename, place)
     raise_first(
         f"{place}: {name}: {show_shape(tuple(array.shape))}, no number in it"
         for name, array in found.items()
         if name in TABLE and is_empty(name, array.shape)
     )
-    if header is None or (CALL in header and "steps" not in header):  # its arrays say the rest
-        order = list(TABLE)
-        names = sorted(found, key=lambda name: order.index(name) if name in TABLE else len(order))
+
+    # Of arrays of others, and of a captured call, names and dimensions say what a header would.
+    if header is None or (CALL in header and "steps" not in header):
+        names = in_order_of_table(found)
         steps = {name: foreign_step(name, found[name]) for name in names}
         return Trace(steps, Arrays(found, place), read_rest(header or {}, place))
     return rebuild(header, found, place)
 
 
+def rename_members(
+    members: Mapping[str, Array | Stored], rename: Mapping[str, str], place: str
+) -> dict[str, Array | Stored]:
+    """The arrays under the names that they are to have. Raises AttnError where two would have the same."""
+    unknown = [name for name in rename if name not in members]
+    names = ", ".join(list(members)[:MOST_PROBLEMS])
+    raise_first([f"{place}: no array {show_value(name)} to rename; it has {names}" for name in unknown])
+
+    ours = {member: rename.get(member, member) for member in members}
+    twice = [name for name, count in Counter(ours.values()).items() if count > 1]
+    raise_first([f"{place}: two arrays would be called {show_value(name)}" for name in twice])
+    return {ours[name]: member for name, member in members.items()}
+
+
+def in_order_of_table(names: Iterable[str]) -> list[str]:
+    """Names in the order of the table of names, those that it has not behind them."""
+    order = {name: number for number, name in enumerate(TABLE)}
+    return sorted(names, key=lambda name: order.get(name, len(order)))
+
+
 def is_empty(name: str, shape: Shape) -> bool:
     """True where an axis has no place; the tokens of a cache may be none yet."""
-    return 0 in (shape[:-2] + shape[-1:] if name in {PAST_KEY, PAST_VALUE} else shape)
+    if name in {PAST_KEY, PAST_VALUE}:
+        shape = shape[:-2] + shape[-1:]
+    return 0 in shape
 
 
 # --- reading ---
@@ -339,27 +380,32 @@ def rebuild(header: dict[str, Any], found: Mapping[str, Array | Stored], place: 
     steps = header.get("steps")
     if not isinstance(steps, dict) or not steps:
         raise AttnError(f"{place}: $.steps: expected an object with steps in it")
+
     problems: list[str] = []
     read: dict[str, Step] = {}
     for name, data in steps.items():
         with collect_problems(problems):
-            read[name] = step_of(name, data, found.get(name), read)
+            read[name] = step_of(name, data, found.get(name), above=read)
     return Trace(read, Arrays(found, place), read_rest(header, place, problems))
 
 
 def read_rest(header: dict[str, Any], place: str, problems: Sequence[str] = ()) -> dict[str, Any]:
     """What a header says beside its steps. Raises AttnError with every problem, after those before."""
     rest = {key: value for key, value in header.items() if key not in ("schema", "steps")}
-    found = list(problems)
+    every = list(problems)
     for key, value in rest.items():
-        with collect_problems(found):
+        with collect_problems(every):
             check_depth(value, under("$", key))
             if key in FIELDS:
                 decode(FIELDS[key], value, under("$", key))
-    for key, kind in CALL_FIELDS.items() if isinstance(rest.get(CALL), dict) else ():
-        with collect_problems(found):
-            decode(kind, rest[CALL].get(key), under(f"$.{CALL}", key))
-    raise_first([f"{place}: {problem}" for problem in found])
+
+    call = rest.get(CALL)
+    if isinstance(call, dict):
+        for key, kind in CALL_FIELDS.items():
+            with collect_problems(every):
+                decode(kind, call.get(key), under(f"$.{CALL}", key))
+
+    raise_first([f"{place}: {problem}" for problem in every])
     return rest
 
 
@@ -376,48 +422,62 @@ def check_depth(value: Any, path: str, left: int = DEEPEST) -> None:
     """Refuse a header nested so deeply that walking it would be a danger, or with a step in it."""
     if not left:
         raise AttnError(f"{path}: nested more than {DEEPEST} deep")
+
     if isinstance(value, (dict, list)):
-        for part in value.values() if isinstance(value, dict) else value:
+        parts = value.values() if isinstance(value, dict) else value
+        for part in parts:
             check_depth(part, path, left - 1)
     elif value is not None and not isinstance(value, (str, int, float)):
         raise AttnError(f"{path}: the numbers of a step where none belong")
 
 
 def step_of(name: str, data: Any, array: Array | Stored | None, above: Container[str]) -> Step:
+    """A step as a header says it, where its array is that. Raises AttnError where it is not."""
     path = under("$.steps", name)
     if not isinstance(data, dict):
         raise AttnError(f"{path}: expected an object, found {show_value(data)}")
     if array is None:
         raise AttnError(f"{path}: this step has no numbers")
-    step = foreign_step(name, array)
+
+    usual = foreign_step(name, array)
     op = op_of(data["op"], f"{path}.op") if "op" in data else Unstated()
-    axes = decode(tuple[str, ...], data.get("axes", list(step.axes)), f"{path}.axes")
+    axes = decode(tuple[str, ...], data.get("axes", list(usual.axes)), f"{path}.axes")
     inputs = decode(tuple[str, ...], data.get("inputs", []), f"{path}.inputs")
-    found = {
-        "shape": decode(tuple[int, ...], data.get("shape", list(array.shape)), f"{path}.shape"),
-        "dtype": decode(str, data.get("dtype", array.dtype.name), f"{path}.dtype"),
-    }
-    told = {"shape": tuple(array.shape), "dtype": array.dtype.name}
+
+    stated_shape = decode(tuple[int, ...], data.get("shape", list(array.shape)), f"{path}.shape")
+    stated_dtype = decode(str, data.get("dtype", array.dtype.name), f"{path}.dtype")
+    shape = tuple(array.shape)
+    dtype = array.dtype.name
     raise_all(
-        f"{path}.{key}: says {show_shape(found[key])}, but the numbers are {show_shape(told[key])}"
-        for key in found
-        if found[key] != told[key]
+        f"{path}.{key}: says {show_shape(stated)}, but the numbers are {show_shape(actual)}"
+        for key, stated, actual in (("shape", stated_shape, shape), ("dtype", stated_dtype, dtype))
+        if stated != actual
     )
-    if len(axes) != len(array.shape):
-        raise AttnError(f"{path}.axes: {len(axes)} names for numbers with {len(array.shape)} axes")
-    for at, input_ in enumerate(inputs):  # it stands above, or attnctl knows it and this dump leaves it out
-        if input_ == name or (input_ not in above and input_ not in TABLE):
-            raise AttnError(f"{path}.inputs[{at}]: no step {show_value(input_)} above this one")
-    formula = decode(str, data.get("formula", ""), f"{path}.formula")
-    symbol = decode(str, data.get("symbol", step.symbol), f"{path}.symbol")
-    return Step(name, op, inputs, axes, formula, symbol)
+
+    if len(axes) != len(shape):
+        raise AttnError(f"{path}.axes: {len(axes)} names for numbers with {len(shape)} axes")
+    for number, read in enumerate(inputs):
+        # It stands above, or attnctl knows it and this dump leaves it out.
+        if read == name or (read not in above and read not in TABLE):
+            raise AttnError(f"{path}.inputs[{number}]: no step {show_value(read)} above this one")
+
+    return Step(
+        name=name,
+        op=op,
+        inputs=inputs,
+        axes=axes,
+        formula=decode(str, data.get("formula", ""), f"{path}.formula"),
+        symbol=decode(str, data.get("symbol", usual.symbol), f"{path}.symbol"),
+    )
 
 
 def check_shape(shape: Shape, place: str) -> None:
     """Refuse a shape that no array here can have, before anything is made in it."""
     if len(shape) > MOST_AXES:
         raise AttnError(f"{place}: {len(shape)} axes; {MOST_AXES} are the most")
-    if prod(max(1, n) for n in shape) > (LARGEST_EMPTY if 0 in shape else LARGEST):
+
+    largest = LARGEST_EMPTY if 0 in shape else LARGEST
+    if prod(max(1, size) for size in shape) > largest:
         raise AttnError(f"{place}: the shape {show_shape(shape)} is too large")
 
 
@@ -435,9 +495,11 @@ def foreign_step(name: str, array: Array | Stored) -> Step:
     """A step of someone's array: name and dimensions tell its axes, not how it came about."""
     dims = len(array.shape)
     row = TABLE.get(name)
-    axes = tuple(f"axis {i}" for i in range(dims))
+    axes = tuple(f"axis {number}" for number in range(dims))
     if row and dims == len(row.axes) + 1:
         axes = ("batch", *row.axes)
     elif row and dims <= len(row.axes):
         axes = row.axes[len(row.axes) - dims :]
-    return Step(name, Unstated(), (), axes, "", row.symbol if row else "")
+
+    symbol = row.symbol if row else ""
+    return Step(name, Unstated(), (), axes, formula="", symbol=symbol)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import field
 from math import inf, log, prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,6 +42,9 @@ from attnctl.math.ops import Hide, LogSumExp
 GroupsOf = Callable[[str, str], Groups]
 """From the name of an array and a layout of it to the axes of a file."""
 
+MOST_TRIES = 20_000
+"""Arrays that go together are read in far fewer; those that do not would be tried for ever."""
+
 
 def axes_among(there: Container[str], of_all_keys: Container[str] = ()) -> GroupsOf:
     """The axes of a file of these arrays, some of which go by the name of another one.
@@ -61,6 +65,14 @@ def axes_among(there: Container[str], of_all_keys: Container[str] = ()) -> Group
     return groups
 
 
+class Stuck(NamedTuple):
+    """How far a search came: the number of arrays read, the one that no layout fits, the sizes so far."""
+
+    depth: int
+    name: str
+    sizes: Sizes
+
+
 @dataclass
 class LayoutSearch:
     """Looks for a layout of each array, one after the other, and goes back where one cannot be read.
@@ -75,7 +87,7 @@ class LayoutSearch:
     documented: bool = False
     of_all_keys: Container[str] = ()
     tries: int = 0
-    stuck: tuple[int, str, Sizes] = (-1, "", {})
+    stuck: Stuck = Stuck(-1, "", {})
     layouts: Mapping[str, Groups] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
 
@@ -86,80 +98,108 @@ class LayoutSearch:
 
     def rank(self, name: str) -> tuple[bool, bool, bool, int]:
         """Scores first: they tell most. Square matrices tell nothing. Gradients follow what they are by."""
-        row, shape = TABLE[name], self.shapes[name]
-        square = row.linear is not None and len(shape) == 2 and shape[0] == shape[1]
-        return bool(row.gradient), not row.of_scores, square, -len(shape)
+        row = TABLE[name]
+        shape = self.shapes[name]
+        is_square = row.linear is not None and len(shape) == 2 and shape[0] == shape[1]
+        return bool(row.gradient), not row.of_scores, is_square, -len(shape)
 
     def find(self, known: Sizes) -> bool:
         return self.go(0, {}, dict(known))
 
-    def go(self, at: int, layouts: Mapping[str, Groups], sizes: dict[str, int]) -> bool:
-        if at == len(self.names):
-            self.layouts, self.sizes = layouts, sizes
+    def go(self, depth: int, layouts: Mapping[str, Groups], sizes: dict[str, int]) -> bool:
+        """Read the arrays from number `depth` on, where those before it have these layouts and sizes."""
+        if depth == len(self.names):
+            self.layouts = layouts
+            self.sizes = sizes
             return consistent(sizes)
-        name = self.names[at]
-        for layout in self.ways(name, layouts):
+
+        name = self.names[depth]
+        for layout in self.possible_layouts(name, layouts):
             for known in with_shared_heads(layout, sizes):
                 self.tries += 1
-                read, more = unify(layout, self.shapes[name], known), {**layouts, name: layout}
-                if read is not None and self.tries <= 20_000 and self.go(at + 1, more, read):
+                read = unify(layout, self.shapes[name], known)
+                if read is None or self.tries > MOST_TRIES:
+                    continue
+                if self.go(depth + 1, {**layouts, name: layout}, read):
                     return True
-        if at > self.stuck[0]:
-            self.stuck = (at, name, dict(sizes))
+
+        if depth > self.stuck.depth:
+            self.stuck = Stuck(depth, name, dict(sizes))
         return False
 
-    def ways(self, name: str, layouts: Mapping[str, Groups]) -> Iterator[Groups]:
+    def possible_layouts(self, name: str, layouts: Mapping[str, Groups]) -> Iterator[Groups]:
         """The layouts this array may have, ours first; nn.Linear's where other matrices show it."""
         row = TABLE[name]
         if row.gradient in layouts and self.shapes[row.gradient] == self.shapes[name]:
             yield layouts[row.gradient]
             return
-        ways = row.layouts if self.documented else (*row.layouts, *row.searched)
-        if row.linear:
-            # Of documented layouts W_O may be (out, in) only if it then gives as many columns as X has.
-            free = not self.documented or name != W_O or X not in self.shapes
-            others = {
-                layout == self.axes(other, linear)
-                for other, layout in layouts.items()
-                if (linear := TABLE[other].linear)
-            }
-            if not free and self.shapes[name][:1] != self.shapes[X][-1:]:
-                ways = tuple(way for way in ways if way != row.linear)
-            elif others == {True}:
-                ways = (row.linear, *ways)
-        for way in ways:
-            own = self.axes(name, way)
-            if ("batch",) in own:  # inside others
-                yield from [own] if self.batch else ()
-                continue
-            if self.batch and not row.once:
-                yield (("batch",), *own)
-                continue
-            yield own
-            if not self.documented:
-                yield ((), *own)
+
+        for text in self.layout_texts(name, layouts):
+            axes = self.axes(name, text)
+            if ("batch",) in axes:  # inside others
+                if self.batch:
+                    yield axes
+            elif self.batch and not row.once:
+                yield (("batch",), *axes)
+            else:
+                yield axes
+                if not self.documented:
+                    yield ((), *axes)
+
+    def layout_texts(self, name: str, layouts: Mapping[str, Groups]) -> Sequence[str]:
+        """The layouts of the table of names in the order in which to try them, without any batch."""
+        row = TABLE[name]
+        texts = row.layouts if self.documented else (*row.layouts, *row.searched)
+        if not row.linear:
+            return texts
+
+        # Of documented layouts W_O may be (out, in) only if it then gives as many columns as X has.
+        is_bound = self.documented and name == W_O and X in self.shapes
+        if is_bound and self.shapes[name][:1] != self.shapes[X][-1:]:
+            return tuple(text for text in texts if text != row.linear)
+
+        are_linear = {
+            layout == self.axes(other, linear)
+            for other, layout in layouts.items()
+            if (linear := TABLE[other].linear)
+        }
+        return (row.linear, *texts) if are_linear == {True} else texts
 
     def lay_out(self, name: str, array: Array) -> Array:
         """The array in our layout, with the batch axis where one was found."""
-        own, layout = self.axes(name, TABLE[name].own), self.layouts[name]
-        wanted = (("batch",), *own) if "batch" in self.sizes and not TABLE[name].once else own
+        layout = self.layouts[name]
+        wanted = self.axes(name, TABLE[name].own)
+        if "batch" in self.sizes and not TABLE[name].once:
+            wanted = (("batch",), *wanted)
+
         lacking = [(axis,) for axis in names_in(wanted) if axis not in names_in(layout)]  # of one head
         whole = array.reshape((1,) * len(lacking) + array.shape)
         return arrange(whole, (*lacking, *layout), wanted, self.sizes)
 
     def misfit(self) -> str:
+        """The message on the array at which the search got stuck."""
         _, name, known = self.stuck
-        row, shape = TABLE[name], self.shapes[name]
-        told = ", ".join(f"{axis} {size}" for axis, size in known.items())
-        ways = (self.axes(name, way) for way in (*row.layouts, *row.searched))
-        wanted = " or ".join(f"({', '.join('·'.join(axes) or 'one' for axes in way)})" for way in ways)
+        row = TABLE[name]
+        shape = self.shapes[name]
+        sizes = ", ".join(f"{axis} {size}" for axis, size in known.items())
+        layouts = [self.axes(name, text) for text in (*row.layouts, *row.searched)]
+        expected = " or ".join(map(layout_text, layouts))
+
         hint = ""
         if row.of_scores and len(shape) < 4 and known.get("head", 1) > 1:
             hint = "; weights averaged over heads cannot be checked (average_attn_weights=False keeps them)"
         if name == OUTPUT:
             renamed = f"{OUTPUT}={HEAD_OUTPUTS}"
             hint = f"; where it still has its heads, call it {HEAD_OUTPUTS} (--name {renamed})"
-        return f"{name}: {dims(shape)} does not go with the other arrays ({told}); expected {wanted}{hint}"
+
+        problem = f"{name}: {dims(shape)} does not go with the other arrays ({sizes})"
+        return f"{problem}; expected {expected}{hint}"
+
+
+def layout_text(layout: Groups) -> str:
+    """(batch, query, head·d_k)."""
+    axes = ["·".join(group) or "one" for group in layout]
+    return f"({', '.join(axes)})"
 
 
 def search(
@@ -179,16 +219,21 @@ def search(
         for attempt in tried:
             if attempt.find(known):
                 return attempt
-    raise AttnError(max(tried, key=lambda attempt: attempt.stuck[0]).misfit())
+
+    furthest = max(tried, key=lambda attempt: attempt.stuck.depth)
+    raise AttnError(furthest.misfit())
 
 
 def with_shared_heads(pattern: Groups, known: Sizes) -> Iterator[Sizes]:
     """The sizes known, and then those with fewer heads of keys, where nothing told how many there are."""
     yield known
+
     unknown = {*names_in(pattern)} - set(known)
     if "kv_head" in unknown and len(unknown) > 1 and "head" in known:
         heads = known["head"]
-        yield from ({**known, "kv_head": few} for few in range(heads - 1, 0, -1) if heads % few == 0)
+        for fewer in range(heads - 1, 0, -1):
+            if heads % fewer == 0:
+                yield {**known, "kv_head": fewer}
 
 
 def unify(pattern: Groups, shape: Shape, known: Sizes) -> dict[str, int] | None:
@@ -197,9 +242,15 @@ def unify(pattern: Groups, shape: Shape, known: Sizes) -> dict[str, int] | None:
         unknown = [axis for axis in group if axis not in known]
         if len(unknown) > 1:  # nothing tells how many heads there are: one
             known = {**known, unknown[0]: known.get("head", 1)}
+
     sizes = solve_sizes(pattern, shape, known)
+    if not sizes:
+        return sizes
+
+    # Scores without an axis of heads are of one head.
     axes = names_in(pattern)
-    if sizes and {"query", "key"} <= {*axes} and "head" not in axes and sizes.setdefault("head", 1) != 1:
+    is_of_one_head = {"query", "key"} <= {*axes} and "head" not in axes
+    if is_of_one_head and sizes.setdefault("head", 1) != 1:
         return None
     return sizes
 
@@ -210,8 +261,12 @@ def consistent(sizes: dict[str, int]) -> bool:
         both = sizes["past"] + sizes["new"]
         if sizes.setdefault("key", both) != both:
             return False
-    head, kv_head = sizes.get("head"), sizes.get("kv_head")
-    return not (head and kv_head and head % kv_head)
+
+    heads = sizes.get("head")
+    kv_heads = sizes.get("kv_head")
+    if not heads or not kv_heads:
+        return True
+    return heads % kv_heads == 0
 
 
 # --- what stands beside Q, K and V ---
@@ -225,36 +280,49 @@ def place(name: str, array: Array, sizes: Sizes, keys: int) -> Array | None:
     """
     if not TABLE[name].of_scores:
         return by_head(name, array, sizes)
-    short = keys - array.shape[-1] if array.ndim and array.shape[-1] != 1 else 0
-    if short > 0:
-        fill = False if array.dtype == bool else -np.inf
-        array = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, short)], constant_values=fill)
-    ways = [array]
+
+    lacking_keys = keys - array.shape[-1] if array.ndim and array.shape[-1] != 1 else 0
+    if lacking_keys > 0:
+        hidden = False if array.dtype == bool else -np.inf
+        widths = [(0, 0)] * (array.ndim - 1) + [(0, lacking_keys)]
+        array = np.pad(array, widths, constant_values=hidden)
+
+    candidates = [array]
     if "batch" in sizes and array.ndim in {2, 3}:
-        ways.append(array[:, None, None] if array.ndim == 2 else array[:, None])
+        candidates.append(array[:, None, None] if array.ndim == 2 else array[:, None])
     elif "batch" not in sizes and array.shape[:1] == (1,):
-        ways.append(array[0])
-    return next((way for way in ways if broadcasts(way.shape, score_sizes(sizes))), None)
+        candidates.append(array[0])
+
+    for candidate in candidates:
+        if broadcasts(candidate.shape, score_sizes(sizes)):
+            return candidate
+    return None
 
 
 def heads_shown(arrays: Mapping[str, Array]) -> dict[str, int]:
     """The number of heads that a sink shows, or norms' weights that each head has its own of."""
-    weights = {"head": arrays.get(NORM_WEIGHTS[0]), "kv_head": arrays.get(NORM_WEIGHTS[1])}
-    shown = {
-        axis: len(array)
-        for axis, array in weights.items()
-        if array is not None and array.ndim == 2 and len(array) > 1
-    }
-    return shown | ({"head": int(arrays[SINK].size)} if SINK in arrays else {})
+    shown: dict[str, int] = {}
+    for axis, name in zip(("head", "kv_head"), NORM_WEIGHTS, strict=True):
+        if name in arrays and arrays[name].ndim == 2 and len(arrays[name]) > 1:
+            shown[axis] = len(arrays[name])
+
+    if SINK in arrays:
+        shown["head"] = int(arrays[SINK].size)
+    return shown
 
 
 def by_head(name: str, array: Array, sizes: Sizes) -> Array | None:
     """A sink as (head,), a norm's factor as (d_k,) or (head, d_k), axes of size 1 aside; else None."""
-    whole = tuple(sizes.get(axis, array.size) for axis in names_in(parse_axes(TABLE[name].own)))
+    axes = names_in(parse_axes(TABLE[name].own))
+    whole = tuple(sizes.get(axis, array.size) for axis in axes)
+    in_one_row = (prod(whole),)
+
     plain = without_ones(array.shape)
-    if plain in {without_ones(whole), without_ones((prod(whole),))}:
+    if plain in {without_ones(whole), without_ones(in_one_row)}:
         return array.reshape(whole)
-    return array.reshape(whole[-1]) if len(whole) > 1 and plain == without_ones(whole[-1:]) else None
+    if len(whole) > 1 and plain == without_ones(whole[-1:]):
+        return array.reshape(whole[-1])
+    return None
 
 
 def without_ones(shape: Shape) -> Shape:
@@ -263,8 +331,9 @@ def without_ones(shape: Shape) -> Shape:
 
 def is_one_row(name: str, array: Array, sizes: Sizes) -> bool:
     """True if a norm's weight has the columns of all heads in one row, as OLMo2 has it."""
-    size = array.size
-    return name in NORM_WEIGHTS and len(without_ones(array.shape)) == 1 and size > sizes.get("d_k", size)
+    if name not in NORM_WEIGHTS or len(without_ones(array.shape)) != 1:
+        return False
+    return "d_k" in sizes and array.size > sizes["d_k"]
 
 
 def score_sizes(sizes: Sizes) -> list[int | str]:
@@ -274,9 +343,13 @@ def score_sizes(sizes: Sizes) -> list[int | str]:
 
 def broadcasts(shape: Shape, scores: Sequence[int | str]) -> bool:
     """True if an array of this shape can be laid over the scores; a size that is not known fits any."""
-    pairs = zip(reversed(shape), reversed(scores), strict=False)
-    fits = all(a in {1, b} or isinstance(b, str) for a, b in pairs)
-    return fits and 1 <= len(shape) <= len(scores)
+    if not 1 <= len(shape) <= len(scores):
+        return False
+
+    for size, of_scores in zip(reversed(shape), reversed(scores), strict=False):
+        if isinstance(of_scores, int) and size not in {1, of_scores}:
+            return False
+    return True
 
 
 def ill_placed(name: str, array: Array, sizes: Sizes) -> str:
@@ -297,23 +370,35 @@ OF_BASE = {**dict.fromkeys(SUMS, log(2)), gradient_of(LOGSUMEXP): 1 / log(2)}
 
 def in_base_e(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
     """The arrays with natural log-sum-exps. Raises AttnError where there are none to say it of."""
-    raise_all(
-        f"{settings.where((option,))}: nothing read here is a log-sum-exp; leave it out"
-        for option, names in (("lse_base", OF_BASE), ("lse_empty", SUMS))
-        if getattr(settings, option) is not None and not arrays.keys() & {*names}
-    )
-    if settings.lse_base != "2":
-        return dict(arrays)
-    return {**arrays, **{name: times(arrays[name], by) for name, by in OF_BASE.items() if name in arrays}}
+    needless = []
+    for option, names in (("lse_base", OF_BASE), ("lse_empty", SUMS)):
+        if getattr(settings, option) is not None and not arrays.keys() & {*names}:
+            place = settings.where((option,))
+            needless.append(f"{place}: nothing read here is a log-sum-exp; leave it out")
+    raise_all(needless)
+
+    natural = dict(arrays)
+    if settings.lse_base == "2":
+        for name, factor in OF_BASE.items():
+            if name in arrays:
+                natural[name] = times(arrays[name], factor)
+    return natural
 
 
 def times(array: Array, factor: float) -> Array:
     """The product in as many digits as the array has; bfloat16 comes as float32."""
     product = (array.astype(np.float64) * factor).astype(array.dtype)
-    if array.dtype != np.float32 or (np.ascontiguousarray(array).view(np.uint32) & 0xFFFF).any():
+    if array.dtype != np.float32:
         return product
+
+    # Of a bfloat16 the lower half of the bits is empty.
+    lower_half = np.ascontiguousarray(array).view(np.uint32) & 0xFFFF
+    if lower_half.any():
+        return product
+
     mantissa, exponent = np.frexp(product)
-    return np.ldexp(np.rint(mantissa * 2**8) / 2**8, exponent).astype(array.dtype)
+    in_eight_bits = np.rint(mantissa * 2**8) / 2**8
+    return np.ldexp(in_eight_bits, exponent).astype(array.dtype)
 
 
 def with_empty_rows(
@@ -321,13 +406,23 @@ def with_empty_rows(
 ) -> dict[str, Array]:
     """The arrays with −∞ for rows that see nothing and were written down as another number."""
     out = dict(arrays)
-    for name in SUMS if empty is not None else ():
-        if name in arrays and name in derivation:
-            *lead, heads, queries = arrays[name].shape
-            rows = (*(lead[:-1] if name == CHUNK_LOGSUMEXP else lead), heads, queries)
-            op = derivation[name].op if name == CHUNK_LOGSUMEXP else LogSumExp()
-            nothing = np.isneginf(op.apply(hide_keys(np.zeros((*rows, keys)), arrays, derivation)))
-            out[name] = np.where(nothing & (arrays[name] == empty), -inf, arrays[name])
+    if empty is None:
+        return out
+
+    for name in SUMS:
+        if name not in arrays or name not in derivation:
+            continue
+        is_of_chunks = name == CHUNK_LOGSUMEXP
+        *lead, heads, queries = arrays[name].shape
+        if is_of_chunks:
+            lead = lead[:-1]
+
+        # Scores of 0 with keys hidden: their sums are −∞ just where a row sees nothing.
+        scores = hide_keys(np.zeros((*lead, heads, queries, keys)), arrays, derivation)
+        op = derivation[name].op if is_of_chunks else LogSumExp()
+        sees_nothing = np.isneginf(op.apply(scores))
+        out[name] = np.where(sees_nothing & (arrays[name] == empty), -inf, arrays[name])
+
     return out
 
 

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,16 +88,23 @@ class Laid:
     """Whether weights of norms have one row for all heads: heads are then normed as one row."""
 
 
-def read_arrays(
-    found: Mapping[str, Array], settings: Settings, **how: bool
-) -> tuple[Laid, Settings, Gather | None]:
-    """The arrays in our layout, the settings that are left to ask for, and how pages are read.
+class Paged(NamedTuple):
+    """Arrays in our layout, the settings that are left to ask for, and how pages were read, if any."""
+
+    laid: Laid
+    settings: Settings
+    gather: Gather | None
+
+
+def read_arrays(found: Mapping[str, Array], settings: Settings, **how: bool) -> Paged:
+    """Read arrays, and documents whose queries are not their keys as a mask.
 
     `how` is that of `read_paged`. Raises AttnError for what cannot be read.
     """
-    laid, settings, gather = read_paged(with_position_ids(found), settings, **how)
-    raise_all(ends_elsewhere(found, laid.sizes, settings))
-    return *with_corners(laid, settings), gather
+    paged = read_paged(with_position_ids(found), settings, **how)
+    raise_all(ends_elsewhere(found, paged.laid.sizes, settings))
+    laid, settings = with_corners(paged.laid, paged.settings)
+    return Paged(laid, settings, paged.gather)
 
 
 def read_paged(
@@ -107,7 +114,7 @@ def read_paged(
     strictly: bool = False,
     batch_first: bool = False,
     ours: bool = False,
-) -> tuple[Laid, Settings, Gather | None]:
+) -> Paged:
     """The arrays, laid out with K and V as their pages have them, and pages in their place again.
 
     Where all is read `strictly`, these are in place of other K and V. Beside a table Q is
@@ -118,55 +125,100 @@ def read_paged(
     reader = read_strictly if strictly else partial(read_any, batch_first=batch_first)
     if {*PAGE_LIST, *PAGES} <= found.keys():
         found = with_table(found)
-    rest = {name: array for name, array in found.items() if name not in {*PAGES, PAGE_TABLE, *PAGE_LIST}}
-    if len(rest) == len(found) or (PAGE_TABLE not in found and {*PROJECTED} <= rest.keys()):
-        return reader(rest, settings), settings, None
-    if without := [name for name in problems.TOGETHER if name not in found]:
-        said = f"no {', '.join(without)} in the arrays; pages are read by {all_of(problems.TOGETHER)}"
-        raise AttnError(said)
+
+    of_pages = {*PAGES, PAGE_TABLE, *PAGE_LIST}
+    rest = {name: array for name, array in found.items() if name not in of_pages}
+    is_read_without_table = PAGE_TABLE not in found and {*PROJECTED} <= rest.keys()
+    if len(rest) == len(found) or is_read_without_table:
+        return Paged(reader(rest, settings), settings, None)
+
+    gather = read_gather(found, settings)
+    by_head = {name: gather.apply(found[pages]) for name, pages in zip("KV", PAGES, strict=True)}
+    if not ours and settings.layout in {None, *TOKENS_BEFORE_HEADS}:
+        rest, settings = with_heads_before_tokens(rest, settings, by_head["K"])
+
+    gathered = by_head
+    if Q in rest and rest[Q].ndim == by_head["K"].ndim - 1:  # heads side by side
+        gathered = {
+            name: rearrange(array, "... head n d -> ... n (head d)") for name, array in by_head.items()
+        }
+
+    if not strictly:
+        # K and V stand for themselves, unless they are repeated for the heads that share them.
+        for name, array in gathered.items():
+            if name in rest and rest[name].size > array.size:
+                rest[f"{name}_shared"] = rest.pop(name)
+        gathered = {name: array for name, array in gathered.items() if name not in rest}
+
+    laid = reader(rest | gathered, settings)
+    arrays = {name: array for name, array in laid.arrays.items() if name not in gathered}
+    arrays |= {name: found[name] for name in PAGES}
+    return Paged(replace(laid, arrays=arrays), settings, gather)
+
+
+def read_gather(found: Mapping[str, Array], settings: Settings) -> Gather:
+    """How pages are read by the table beside them. Raises AttnError for pages that cannot be read."""
+    lacking = [name for name in problems.TOGETHER if name not in found]
+    if lacking:
+        together = all_of(problems.TOGETHER)
+        raise AttnError(f"no {', '.join(lacking)} in the arrays; pages are read by {together}")
     raise_all(problems.page_misfits(found))
+
     gather = read_table(found[PAGE_TABLE], found[KEY_LENGTHS])
     raise_all(problems.unreadable_slots(found, gather, settings.dtype))
-    read = {name: gather.apply(found[pages]) for name, pages in zip("KV", PAGES, strict=True)}
-    axes, heads = read["K"].ndim, read["K"].shape[-3]
-    by_token = not ours and settings.layout in {None, *TOKENS_BEFORE_HEADS}
-    for name in (Q, OUTPUT, HEAD_OUTPUTS) if by_token else ():
-        array = rest.get(name, np.zeros(0))
-        if array.ndim == axes - 1 and settings.heads is None:
-            rest[name] = array[..., None, :]
-        elif array.ndim == axes and array.shape[-2] % heads == 0:
-            rest[name] = array.swapaxes(-3, -2)
+    return gather
+
+
+def with_heads_before_tokens(
+    arrays: Mapping[str, Array], settings: Settings, k: Array
+) -> tuple[dict[str, Array], Settings]:
+    """Turn Q and outputs as kernels that read pages have them, (batch, n, head, d), like K, by head.
+
+    Settings whose layout has been heeded come without it. The one query of a sequence gets its axis.
+    """
+    turned = dict(arrays)
+    kv_heads = k.shape[-3]
+
+    for name in (Q, OUTPUT, HEAD_OUTPUTS):
+        if name not in arrays:
+            continue
+        array = arrays[name]
+        if array.ndim == k.ndim - 1 and settings.heads is None:
+            turned[name] = array[..., None, :]
+        elif array.ndim == k.ndim and array.shape[-2] % kv_heads == 0:
+            turned[name] = array.swapaxes(-3, -2)
             settings = settings.with_(layout=None)
-    if Q in rest and rest[Q].ndim == axes - 1:  # heads side by side
-        read = {name: rearrange(array, "... head n d -> ... n (head d)") for name, array in read.items()}
-    for name in () if strictly else read.keys() & rest.keys():
-        if rest[name].size > read[name].size:  # repeated for the heads that share it
-            rest[f"{name}_shared"] = rest.pop(name)
-    made = read if strictly else {name: read[name] for name in read.keys() - rest.keys()}
-    laid = reader(rest | made, settings)
-    others = {name: array for name, array in laid.arrays.items() if name not in made}
-    return replace(laid, arrays=others | {name: found[name] for name in PAGES}), settings, gather
+
+    return turned, settings
 
 
 def with_table(found: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays with the table and the lengths that a list of pages says, as FlashInfer has it."""
-    ends, numbers, last = (found[name].reshape(-1) for name in PAGE_LIST)
-    counts, slots = np.diff(ends), found[PAGES[0]].shape[1:2]
-    right = ends[:1].tolist() == [0] and (counts > 0).all() and ends[-1] == numbers.size
-    if not right or counts.size != last.size:
+    ends, numbers, in_last_page = (found[name].reshape(-1) for name in PAGE_LIST)
+    counts = np.diff(ends)  # the pages of each sequence
+
+    goes_up = ends[:1].tolist() == [0] and (counts > 0).all() and ends[-1] == numbers.size
+    if not goes_up or counts.size != in_last_page.size:
         expected = f"whole numbers that go up from 0 to the {numbers.size} of {PAGE_NUMBERS}"
         raise AttnError(f"{PAGE_ENDS}: {ends.tolist()}, expected {expected}, one for each of {LAST_PAGE}")
-    there = np.arange(counts.max()) < counts[:, None]
-    table = np.zeros(there.shape, int)
-    table[there] = numbers
-    return {**found, PAGE_TABLE: table, KEY_LENGTHS: (counts - 1) * sum(slots) + last}
+
+    is_page = np.arange(counts.max()) < counts[:, None]
+    table = np.zeros(is_page.shape, int)
+    table[is_page] = numbers
+
+    # Pages without an axis of slots are refused later, in the words for any table.
+    slots = sum(found[PAGES[0]].shape[1:2])
+    lengths = (counts - 1) * slots + in_last_page
+    return {**found, PAGE_TABLE: table, KEY_LENGTHS: lengths}
 
 
 def read_table(table: Array, lengths: Array) -> Gather:
     """How pages are read by this table: of several sequences, or of one."""
+    # Numbers far out of range stay out of range, and fit into an int.
     pages = np.clip(np.atleast_2d(table).astype(float), -1, 2**31).astype(int)
-    each = tuple(map(int, lengths.reshape(-1)))
-    return Gather(tuple(map(tuple, pages.tolist())), each if table.ndim == 2 else each[0])
+    rows = tuple(map(tuple, pages.tolist()))
+    of_each = tuple(map(int, lengths.reshape(-1)))
+    return Gather(rows, of_each if table.ndim == 2 else of_each[0])
 
 
 def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
@@ -176,37 +228,44 @@ def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
     raise_all(chain(*unusable))
     inputs, notes = by_kind({name: found[name] for name in problems.inputs_among(found)})
     raise_all(problems.unlike_layout(shapes_of(inputs), settings))
-    ways = [(heads_first(inputs, settings), "")]  # our own, (batch, head, n, d), comes first
-    four = [name for name in PROJECTED if name in inputs and inputs[name].ndim == 4]
-    if settings.layout is None and four:
-        turned = heads_first(inputs, settings.with_(layout="bnhd"))
-        ways.append((turned, f"Read {', '.join(four)} as {TOKENS_THEN_HEADS}."))
-    read = [(read_as(array, settings), said) for array, said in ways]
-    fits = [(laid, said) for laid, said in read if isinstance(laid, Laid)]
-    if not fits:
-        first = read[0][0]
-        assert isinstance(first, AttnError)
-        raise first
-    laid, said = fits[0]
-    if len(fits) > 1 and laid.sizes["head"] > key_count(laid.sizes):  # another layout is as likely
-        rows, place = key_count(laid.sizes), settings.where(("layout",))
-        said = (
-            f"Q, K and V are read as (batch, head, n, d): {laid.sizes['head']} heads of {rows} rows. "
-            f"If they are {TOKENS_THEN_HEADS}, write {place} bnhd."
-        )
+
+    by_head = read_as(heads_first(inputs, settings), settings)
+    by_token: Laid | AttnError | None = None
+    of_four_axes = [name for name in PROJECTED if name in inputs and inputs[name].ndim == 4]
+    if settings.layout is None and of_four_axes:
+        by_token = read_as(heads_first(inputs, settings.with_(layout="bnhd")), settings)
+
+    # Our own layout, (batch, head, n, d), goes before the other one where both fit.
+    if isinstance(by_head, Laid):
+        laid = by_head
+        heads = laid.sizes["head"]
+        rows = key_count(laid.sizes)
+        if isinstance(by_token, Laid) and heads > rows:  # the other one is as likely
+            place = settings.where(("layout",))
+            note = f"Q, K and V are read as (batch, head, n, d): {heads} heads of {rows} rows."
+            notes += (f"{note} If they are {TOKENS_THEN_HEADS}, write {place} bnhd.",)
+    elif isinstance(by_token, Laid):
+        laid = by_token
+        notes += (f"Read {', '.join(of_four_axes)} as {TOKENS_THEN_HEADS}.",)
+    else:
+        raise by_head
+
     raise_all(unrotatable(settings, laid.sizes["d_k"]))
-    return replace(laid, notes=(*notes, *([said] if said else [])))
+    return replace(laid, notes=notes)
 
 
 def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError:
+    """The inputs laid out, or why they cannot be."""
     shapes = shapes_of(inputs)
     tried = LayoutSearch(shapes, problems.has_batch(shapes, settings), documented=True)
     batched = {problems.has_batch(shapes, settings, name) for name in PROJECTED}
-    mixed = settings.heads is None and len(batched) > 1  # only some of them are in a batch
+    some_in_batch = settings.heads is None and len(batched) > 1
+
     try:
-        for known in [] if mixed else sizes_known(inputs, settings):
-            if tried.find(known):
-                return lay_out(inputs, tried)
+        if not some_in_batch:
+            for known in sizes_known(inputs, settings):
+                if tried.find(known):
+                    return lay_out(inputs, tried)
         raise_all(problems.array_misfits(shapes, settings))
         return AttnError(tried.misfit())
     except AttnError as error:
@@ -215,8 +274,9 @@ def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError
 
 def sizes_known(arrays: Mapping[str, Array], settings: Settings) -> list[Sizes]:
     """The sizes asked for; before them those with the heads that a sink or weights of norms show."""
-    told, shown = stated_sizes(settings), heads_shown(arrays)
-    return [shown | told, told] if shown else [told]
+    stated = stated_sizes(settings)
+    shown = heads_shown(arrays)
+    return [shown | stated, stated] if shown else [stated]
 
 
 def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: bool = False) -> Laid:
@@ -229,20 +289,23 @@ def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: boo
     arrays, notes = by_kind(in_layout(found, settings))
     layout = settings.layout
     batches = [batch_first, not batch_first] if layout is None else [layout.startswith("b")]
+
     of_all_keys: tuple[str, ...] = ()  # usually these have rows of new keys alone
     if settings.cache_unrotated:
-        normed = settings.qk_norm is not None and settings.qk_norm.after_rotation
-        of_all_keys = ("K_rotated", "K_normed") if normed else ("K_rotated",)
+        is_normed_after = settings.qk_norm is not None and settings.qk_norm.after_rotation
+        of_all_keys = ("K_rotated", "K_normed") if is_normed_after else ("K_rotated",)
+
     refused: AttnError | None = None
-    for changed, why in readings(arrays):
+    for guess in guesses(arrays):
         try:
-            known = sizes_known(changed, settings)
-            laid = lay_out(changed, search(shapes_of(changed), known, batches, of_all_keys))
+            known = sizes_known(guess.arrays, settings)
+            laid = lay_out(guess.arrays, search(shapes_of(guess.arrays), known, batches, of_all_keys))
         except AttnError as error:
-            refused = refused or error
-        else:
-            if changed is arrays or not changes_too_much(arrays, laid):
-                return replace(laid, notes=(*notes, *why))
+            refused = refused or error  # of the arrays as they are: that is what a person can mend
+            continue
+        if guess.arrays is arrays or not changes_too_much(arrays, laid):
+            return replace(laid, notes=(*notes, *guess.notes))
+
     assert refused is not None
     raise refused
 
@@ -252,9 +315,13 @@ def in_layout(found: Mapping[str, Array], settings: Settings) -> Mapping[str, Ar
     layout = settings.layout
     if layout is None:
         return found
+
     raise_all(problems.unlike_layout(shapes_of(found), settings))
     out = heads_first(found, settings)
-    for name in (*PROJECTED, PAST_KEY, PAST_VALUE) if "h" not in layout else ():
+    if "h" in layout:
+        return out
+
+    for name in (*PROJECTED, PAST_KEY, PAST_VALUE):
         if name in out and out[name].ndim == len(layout):
             heads = problems.heads_asked(name, settings)
             if out[name].shape[-1] % heads:
@@ -263,40 +330,60 @@ def in_layout(found: Mapping[str, Array], settings: Settings) -> Mapping[str, Ar
     return out
 
 
-def readings(arrays: Mapping[str, Array]) -> Iterator[tuple[Mapping[str, Array], tuple[str, ...]]]:
+class Guess(NamedTuple):
+    """Arrays as they may have been meant, and notes on what was changed."""
+
+    arrays: Mapping[str, Array]
+    notes: tuple[str, ...] = ()
+
+
+def guesses(arrays: Mapping[str, Array]) -> Iterator[Guess]:
     """The arrays `in_any_order`; then again with the output taken for that of the heads."""
     yield from in_any_order(arrays)
+
     for other, why in BEFORE_W_O.items():
-        if OUTPUT in arrays and other not in arrays:
-            changed = {other if name == OUTPUT else name: array for name, array in arrays.items()}
-            for ordered, said in in_any_order(changed):
-                yield ordered, (*said, f"Read {OUTPUT} as {other}: {why}.")
+        if OUTPUT not in arrays or other in arrays:
+            continue
+        renamed = {other if name == OUTPUT else name: array for name, array in arrays.items()}
+        note = f"Read {OUTPUT} as {other}: {why}."
+        for ordered in in_any_order(renamed):
+            yield Guess(ordered.arrays, (*ordered.notes, note))
 
 
-def in_any_order(arrays: Mapping[str, Array]) -> Iterator[tuple[Mapping[str, Array], tuple[str, ...]]]:
+def in_any_order(arrays: Mapping[str, Array]) -> Iterator[Guess]:
     """The arrays as they are; without averaged weights; with tokens before the batch; both."""
-    yield arrays, ()
-    averaged = WEIGHTS in arrays and arrays[WEIGHTS].ndim in {2, 3}
-    rest = {name: array for name, array in arrays.items() if name != WEIGHTS}
-    if averaged:
-        yield rest, (AVERAGED,)
+    yield Guess(arrays)
+
+    is_averaged = WEIGHTS in arrays and arrays[WEIGHTS].ndim in {2, 3}
+    without_weights = {name: array for name, array in arrays.items() if name != WEIGHTS}
+    if is_averaged:
+        yield Guess(without_weights, (AVERAGED,))
+
     turned = [name for name in TOKENS_FIRST if name in arrays and arrays[name].ndim == 3]
-    if turned:
-        said = f"Read {', '.join(turned)} as (token, batch, …)."
-        swapped = {name: array.swapaxes(0, 1) if name in turned else array for name, array in rest.items()}
-        kept = {WEIGHTS: arrays[WEIGHTS]} if WEIGHTS in arrays else {}
-        yield swapped | kept, (said,)
-        if averaged:
-            yield swapped, (said, AVERAGED)
+    if not turned:
+        return
+
+    note = f"Read {', '.join(turned)} as (token, batch, …)."
+    swapped = dict(without_weights)
+    for name in turned:
+        swapped[name] = arrays[name].swapaxes(0, 1)
+    with_weights = {**swapped, WEIGHTS: arrays[WEIGHTS]} if WEIGHTS in arrays else swapped
+
+    yield Guess(with_weights, (note,))
+    if is_averaged:
+        yield Guess(swapped, (note, AVERAGED))
 
 
 def changes_too_much(arrays: Mapping[str, Array], laid: Laid) -> bool:
     """True if weights were left out that are no averages over the heads of the others."""
-    sizes, batch = laid.sizes, laid.sizes.get("batch")
     if WEIGHTS not in arrays or WEIGHTS in laid.arrays:
         return False
-    rows = (sizes.get("query"), sizes.get("key"))
-    return sizes["head"] == 1 or arrays[WEIGHTS].shape != (rows if batch is None else (batch, *rows))
+
+    sizes = laid.sizes
+    averaged = [sizes.get("query"), sizes.get("key")]
+    if "batch" in sizes:
+        averaged.insert(0, sizes["batch"])
+    return sizes["head"] == 1 or arrays[WEIGHTS].shape != tuple(averaged)
 
 
 def as_array(name: str, value: Any) -> Array:
@@ -307,18 +394,21 @@ def as_array(name: str, value: Any) -> Array:
     """
     if type(value) is np.ndarray and value.dtype.name != "bfloat16":
         return value  # without asking NumPy, of which a program may replace any part
+
     for method in ("detach", "cpu"):
         if hasattr(value, method):
             value = getattr(value, method)()
     if str(getattr(value, "dtype", "")) == "torch.bfloat16":
         value = value.float()
+
     try:
-        by_dlpack = hasattr(value, "__dlpack__") and not hasattr(value, "__array__")
-        array = np.from_dlpack(value) if by_dlpack else np.asarray(value)
+        has_dlpack_alone = hasattr(value, "__dlpack__") and not hasattr(value, "__array__")
+        array = np.from_dlpack(value) if has_dlpack_alone else np.asarray(value)
     except ValueError as error:
         raise AttnError(f"{name}: its rows are of different lengths; give a matrix") from error
     except (TypeError, RuntimeError) as error:
         raise AttnError(f"{name}: {error}; give a NumPy array") from error
+
     return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
 
@@ -329,18 +419,20 @@ def by_kind(found: Mapping[str, Array]) -> tuple[dict[str, Array], tuple[str, ..
     has them. Other floats, and zeros alone, are added to the scores: the mask is a bias. Raises
     AttnError where there is a bias already.
     """
-    out, notes = dict(found), tuple[str, ...]()
+    out = dict(found)
     if MASK not in out:
-        return out, notes
+        return out, ()
+
     mask = out.pop(MASK)
     if mask.dtype.kind != "f":
-        return out | {MASK: mask.astype(bool)}, notes
+        return out | {MASK: mask.astype(bool)}, ()
     if np.isin(mask, (0, 1)).all() and mask.any():
         return out | {MASK: mask.astype(bool)}, (ZEROS_AND_ONES,)
+
     if BIAS in out:
         what = "mask holds floats, so it is added to the scores as bias is"
         raise AttnError(f"{what}; give their sum as bias")
-    return out | {BIAS: mask}, notes if mask.any() else (ZEROS,)
+    return out | {BIAS: mask}, () if mask.any() else (ZEROS,)
 
 
 def adds_ones(mask: Array) -> bool:
@@ -353,17 +445,23 @@ def adds_ones(mask: Array) -> bool:
 
 def begin_backward(found: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays, with `d_output` as the gradient by what the heads give where nothing projects it."""
-    theirs, ours = gradient_of(OUTPUT), gradient_of(HEAD_OUTPUTS)
-    unprojected = theirs in found and not {X, EMBEDDINGS, W_O, GATE, ours} & found.keys()
-    return {ours if name == theirs and unprojected else name: array for name, array in found.items()}
+    of_output = gradient_of(OUTPUT)
+    of_heads = gradient_of(HEAD_OUTPUTS)
+    if of_output not in found or {X, EMBEDDINGS, W_O, GATE, of_heads} & found.keys():
+        return dict(found)
+    return {of_heads if name == of_output else name: array for name, array in found.items()}
 
 
 def heads_first(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
     """The arrays with (batch, n, head, d) turned to (batch, head, n, d), where that is their layout."""
     out = dict(arrays)
-    layout = settings.layout or ""
-    for name, array in arrays.items() if layout in TOKENS_BEFORE_HEADS else ():
-        if name in TABLE and (problems.has_vectors(name) or name == OUTPUT) and array.ndim == len(layout):
+    layout = settings.layout
+    if layout not in TOKENS_BEFORE_HEADS:
+        return out
+
+    for name, array in arrays.items():
+        has_heads = name in TABLE and (problems.has_vectors(name) or name == OUTPUT)
+        if has_heads and array.ndim == len(layout):
             out[name] = array.swapaxes(-3, -2)
     return out
 
@@ -373,31 +471,43 @@ def with_documents(found: Mapping[str, Array], settings: Settings) -> Settings:
 
     Raises AttnError for numbers that do not go up from 0.
     """
-    there = {name: found[name].reshape(-1).tolist() for name in CU_SEQLENS if name in found}
-    if not there or any(isinstance(rule, Documents) for rule in settings.rules):
+    recorded = {name: found[name].reshape(-1).tolist() for name in CU_SEQLENS if name in found}
+    if not recorded or any(isinstance(rule, Documents) for rule in settings.rules):
         return settings
+
     raise_all(
         f"{name}: {ends}, expected whole numbers that go up from 0 to the number of tokens, like [0, 5, 12]"
-        for name, ends in there.items()
+        for name, ends in recorded.items()
         if ends[:1] != [0] or len(ends) < 2 or ends != sorted(map(int, ends))
     )
-    own = [tuple(there.get(f"cu_seqlens_{side}", next(iter(there.values()))))[:-1] for side in "kq"]
-    rule = Documents(own[0], own[1] if own[1] != own[0] else ())
-    packed = settings.layout is None and Q in found and found[Q].ndim == 3
+
+    # What is said of one side alone, or of both in one array, is true of both.
+    first = next(iter(recorded.values()))
+    of_keys = tuple(recorded.get("cu_seqlens_k", first))[:-1]
+    of_queries = tuple(recorded.get("cu_seqlens_q", first))[:-1]
+    rule = Documents(of_keys, of_queries if of_queries != of_keys else ())
+
+    is_packed = settings.layout is None and Q in found and found[Q].ndim == 3
     settings = settings.with_(rules=(*settings.rules, rule))
-    return settings.with_(layout="nhd") if packed else settings
+    return settings.with_(layout="nhd") if is_packed else settings
 
 
 def ends_elsewhere(found: Mapping[str, Array], sizes: Sizes, settings: Settings) -> Iterator[str]:
     """What is wrong with documents on arrays of these sizes."""
     for name, axis in zip(CU_SEQLENS, ("query", "query", "key"), strict=True):
-        if name in found and (end := int(found[name].reshape(-1)[-1])) != sizes.get(axis, end):
+        if name not in found or axis not in sizes:
+            continue
+        end = int(found[name].reshape(-1)[-1])
+        if end != sizes[axis]:
             tokens = f"{sizes[axis]} rows of {'K' if axis == 'key' else 'Q'}"
             yield f"{name}: the last document ends at {end}, but there are {tokens}; write where each ends"
+
     for rule in apart(settings):
         if len(rule.of_queries) != len(rule.starts):
-            there = f"{plural(len(rule.of_queries), 'document')} of queries, and {len(rule.starts)} of keys"
-            yield f"documents: {there}; say where as many begin"
+            counts = (
+                f"{plural(len(rule.of_queries), 'document')} of queries, and {len(rule.starts)} of keys"
+            )
+            yield f"documents: {counts}; say where as many begin"
 
 
 def apart(settings: Settings) -> list[Documents]:
@@ -410,18 +520,29 @@ def with_corners(laid: Laid, settings: Settings) -> tuple[Laid, Settings]:
 
     The last query of each is beside its last key, as in flash-attention.
     """
-    moved = [rule for rule in settings.rules if isinstance(rule, (Causal, Window))]
-    for documents in apart(settings) if moved else ():
-        queries, keys = laid.sizes["query"], key_count(laid.sizes)
-        row, own = np.arange(queries), documents.of_queries
-        ahead = np.array([*documents.starts[1:], keys]) - np.array([*own[1:], queries])
-        at = row + ahead[document_of(row, own) - 1]
-        seen = np.logical_and.reduce([rule.allows(at[:, None], np.arange(keys)) for rule in moved])
-        said = f"The last query of each document is read as beside its last key ({moved[0].name})."
-        arrays = {**laid.arrays, MASK: laid.arrays.get(MASK, np.True_) & seen}
-        laid = replace(laid, arrays=arrays, notes=(*laid.notes, said))
-        rules = tuple(rule for rule in settings.rules if rule not in moved)
-        settings = settings.with_(rules=rules)
+    causal_rules = [rule for rule in settings.rules if isinstance(rule, (Causal, Window))]
+    if not causal_rules:
+        return laid, settings
+
+    for documents in apart(settings):
+        queries = laid.sizes["query"]
+        keys = key_count(laid.sizes)
+
+        # How many keys the end of each document is ahead of its queries' end.
+        key_ends = np.array([*documents.starts[1:], keys])
+        query_ends = np.array([*documents.of_queries[1:], queries])
+        ahead = key_ends - query_ends
+
+        row = np.arange(queries)
+        position = row + ahead[document_of(row, documents.of_queries) - 1]
+        allowed = [rule.allows(position[:, None], np.arange(keys)) for rule in causal_rules]
+        seen = np.logical_and.reduce(allowed)
+
+        note = f"The last query of each document is read as beside its last key ({causal_rules[0].name})."
+        mask = laid.arrays.get(MASK, np.True_) & seen
+        laid = replace(laid, arrays={**laid.arrays, MASK: mask}, notes=(*laid.notes, note))
+        settings = settings.with_(rules=tuple(rule for rule in settings.rules if rule not in causal_rules))
+
     return laid, settings
 
 
@@ -438,10 +559,18 @@ def lay_out(arrays: Mapping[str, Array], found: LayoutSearch) -> Laid:
     sizes = complete(found.sizes, arrays)
     lengths = key_lengths(arrays, sizes)
     ours = {name: found.lay_out(name, array) for name, array in arrays.items() if name in found.layouts}
+
+    # Masks, a sink and weights of norms come in any shape that broadcasts.
     beside = {name: array for name, array in arrays.items() if name in TABLE and TABLE[name].broadcasts}
-    placed = {name: place(name, array, sizes, key_count(sizes)) for name, array in beside.items()}
-    raise_all(ill_placed(name, beside[name], sizes) for name, array in placed.items() if array is None)
-    ours |= {name: array for name, array in placed.items() if array is not None}
+    misplaced: list[str] = []
+    for name, array in beside.items():
+        placed = place(name, array, sizes, key_count(sizes))
+        if placed is None:
+            misplaced.append(ill_placed(name, array, sizes))
+        else:
+            ours[name] = placed
+    raise_all(misplaced)
+
     one_row = any(is_one_row(name, array, sizes) for name, array in beside.items())
     return Laid(ours, sizes, lengths, places=given_places(arrays, sizes), one_row=one_row)
 
@@ -452,6 +581,7 @@ def complete(sizes: Sizes, there: Container[str]) -> dict[str, int]:
     if (X in there or EMBEDDINGS in there) and MEMORY not in there:
         new = out.setdefault("new" if "past" in out else "key", out["query"])
         out.setdefault("key", new + out.get("past", 0))
+
     out.setdefault("head", out.get("kv_head", 1))
     out.setdefault("kv_head", out["head"])
     return out
@@ -494,10 +624,13 @@ def key_lengths(arrays: Mapping[str, Array], sizes: Sizes) -> PerBatch | None:
     """The number of keys that are real: one for all, or one for each member of the batch."""
     if KEY_LENGTHS not in arrays:
         return None
+
     lengths = arrays[KEY_LENGTHS].reshape(-1).tolist()
-    members, keys = sizes.get("batch", 1), key_count(sizes)
+    members = sizes.get("batch", 1)
+    keys = key_count(sizes)
     if len(lengths) != members or any(length not in range(keys + 1) for length in lengths):
         expected = f"{members} × a whole number from 0 to {keys} (the keys there are)"
         raise AttnError(f"{KEY_LENGTHS}: {lengths}, expected {expected}")
+
     whole = tuple(map(int, lengths))
     return whole if "batch" in sizes else whole[0]

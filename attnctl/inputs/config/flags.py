@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass, replace
 from math import inf
 from textwrap import indent
-from typing import Any
+from typing import Any, NamedTuple
 
 from attnctl.base.errors import AttnError
 from attnctl.base.setting import Given
@@ -29,8 +29,9 @@ def settings_from(config: str | None, flags: Given, base: Settings | None = None
         from attnctl.inputs.config.load import load
 
         base = load(config)
-    every = {**combine_parts(flags, base), **more}
-    given = {name: value for name, value in every.items() if value is not None}
+
+    values = {**combine_parts(flags, base), **more}
+    given = {name: value for name, value in values.items() if value is not None}
     where = place_of_setting(base.where, given)
     return replace(lay_over(base, given), where=where, named=base.named.union(given))
 
@@ -49,6 +50,7 @@ def combine_parts(flags: Given, base: Settings) -> Given:
         parts = {key.name: given.pop(key.keyword) for key in form.keys.values() if key.keyword in flags}
         if not parts:
             continue
+
         setting = given.get(name, getattr(base, name))
         if not is_dataclass(setting):
             unused = ", ".join(form.keys[part].flag_name for part in parts)
@@ -59,22 +61,29 @@ def combine_parts(flags: Given, base: Settings) -> Given:
 
 def place_of_setting(base: Callable[[Path], str], given: Collection[str]) -> Callable[[Path], str]:
     """Return the place a value was written at: its flag, or its line in the config."""
-    configured = base is not Settings().where
+    has_config = base is not Settings().where
 
     def where(path: Path) -> str:
         name = str(path[0])
-        if configured and name not in given:
+        if has_config and name not in given:
             return base(path)
-        if not configured and name in {"sentence", "context"}:
+        if not has_config and name in {"sentence", "context"}:
             return name
-        return FIELDS[name].flag_name if name in FIELDS else f"--{name.replace('_', '-')}"
+        return FIELDS[name].flag_name if name in FIELDS else as_flag(name)
 
     return where
 
 
 def by_flag(given: Given) -> Given:
-    spelled = {name: f"--{name.replace('_', '-')}" for name in given}
-    return {KEYWORDS[name].flag_name if name in KEYWORDS else spelled[name]: given[name] for name in given}
+    return {
+        KEYWORDS[name].flag_name if name in KEYWORDS else as_flag(name): value
+        for name, value in given.items()
+    }
+
+
+def as_flag(name: str) -> str:
+    """What a keyword that is no setting would be called as a flag."""
+    return f"--{name.replace('_', '-')}"
 
 
 # --- settings written again: as a YAML text that a person reads, edits and runs ---
@@ -88,25 +97,38 @@ HEADER = """\
 
 def write_commented(settings: Settings) -> str:
     """The settings as YAML with a comment on each key; reading it gives the same settings."""
-    given, default = settings.to_dict(), Settings().to_dict()
+    given = settings.to_dict()
+    default = Settings().to_dict()
     if given["weights"]["random"] == default["weights"]["random"] and len(given["weights"]) > 1:
         del given["weights"]["random"]
-    out = [f"{HEADER}\n"]
+
+    entries = []
     for name, setting in FIELDS.items():
-        out.append(f"# {setting.help}\n")
+        entry = f"# {setting.help}\n"
         if given.get(name) == default.get(name):
             example = default[name] if setting.example is None else setting.example
-            out.append(f"# {name}: {flow(example)}\n")
+            entry += f"# {name}: {flow(example)}\n"
         elif setting.reader is WEIGHTS:
-            lines = (
-                f"# {WEIGHTS.keys[key].help}\n{in_yaml({key: tensor})}"
-                for key, tensor in given[name].items()
-            )
-            out.append(f"{name}:\n{indent(''.join(lines), '  ')}")
+            entry += f"{name}:\n{commented_weights(given[name])}"
         else:
-            out.append(in_yaml({name: given[name]}))
-        out.append("\n")
-    return "".join(out[:-1])
+            entry += in_yaml({name: given[name]})
+        entries.append(entry)
+
+    return f"{HEADER}\n" + "\n".join(entries)
+
+
+def commented_weights(weights: Mapping[str, Any]) -> str:
+    """The lines below `weights:`, a comment above each."""
+    lines = [f"# {WEIGHTS.keys[key].help}\n{in_yaml({key: tensor})}" for key, tensor in weights.items()]
+    return indent("".join(lines), "  ")
+
+
+class SettingChange(NamedTuple):
+    """A setting or rule that differs: its keyword, its value, and the flags that say it, if any do."""
+
+    keyword: str
+    value: Any
+    flags: list[str]
 
 
 def in_yaml(given: Mapping[str, Any]) -> str:
@@ -140,10 +162,11 @@ def in_yaml(given: Mapping[str, Any]) -> str:
 
 def flags(settings: Settings, base: Settings) -> list[str] | None:
     """The flags that lead from `base` to these settings; None where flags cannot say them."""
-    changes = [change for change in changes_of(settings, base) if change[2]]
-    given = {keyword: value for keyword, value, _ in changes}
-    said = comparable(lay_over(base, given)) == comparable(settings)
-    return [word for _, _, words in changes for word in words] if said else None
+    sayable = [change for change in changes_of(settings, base) if change.flags]
+    given = {change.keyword: change.value for change in sayable}
+    if comparable(lay_over(base, given)) != comparable(settings):
+        return None
+    return [word for change in sayable for word in change.flags]
 
 
 def comparable(settings: Settings) -> Settings:
@@ -157,21 +180,23 @@ def rules_in_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     return tuple(sorted(rules, key=lambda rule: listed.index(type(rule))))
 
 
-def changes_of(settings: Settings, base: Settings) -> Iterator[tuple[str, Any, list[str]]]:
-    """The keyword, the value and the flags of each setting and rule that `base` does not have."""
+def changes_of(settings: Settings, base: Settings) -> Iterator[SettingChange]:
+    """Each setting and rule that `base` does not have."""
     for name in FIELDS:
         value = getattr(settings, name)
         if name != "rules" and value != getattr(base, name):
-            yield name, value, flags_of(name, value)
-    kinds = {kind: setting for setting, kind in SETTABLE.items()}
+            yield SettingChange(name, value, flags_of(name, value))
+
+    setting_of = {kind: setting for setting, kind in SETTABLE.items()}
     for rule in settings.rules:
-        setting = kinds.get(type(rule))
+        setting = setting_of.get(type(rule))
         if rule in base.rules or setting is None:
             continue
         if rule.name == ALIBI and settings.positions == NONE:
-            yield "positions", ALIBI, flags_of("positions", ALIBI)
+            yield SettingChange("positions", ALIBI, flags_of("positions", ALIBI))
         else:
-            yield setting.keyword, rule_value(rule), setting.flags(rule_value(rule))
+            value = rule_value(rule)
+            yield SettingChange(setting.keyword, value, setting.flags(value))
 
 
 def rule_value(rule: Rule) -> Any:
@@ -184,13 +209,17 @@ def rule_value(rule: Rule) -> Any:
 def flags_of(name: str, value: Any) -> list[str]:
     """The flags that give a setting this value, those of its parts among them; none where none do."""
     if name not in IN_PARTS or not is_dataclass(value):
-        return [] if isinstance(value, list) else FIELDS[name].flags(value)  # a learned table
+        is_learned_table = isinstance(value, list)
+        return [] if is_learned_table else FIELDS[name].flags(value)
+
     whole = {"positions": ROPE, "qk_norm": getattr(value, "kind", None)}.get(name)
+    words = FIELDS[name].flags(whole)
     usual: Any = type(value)
-    words, said = FIELDS[name].flags(whole), usual()
+    sayable = usual()
     for key in IN_PARTS[name].keys.values():
         part = getattr(value, key.name)
-        if part != getattr(said, key.name) or name == "tokenizer":
+        if part != getattr(sayable, key.name) or name == "tokenizer":
             words += key.flags(part)
-            said = replace(said, **{key.name: part})
-    return words if said == value else []
+            sayable = replace(sayable, **{key.name: part})
+
+    return words if sayable == value else []

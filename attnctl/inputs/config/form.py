@@ -29,19 +29,28 @@ ELSEWHERE = {
 
 
 def elsewhere(key: str, value: Any) -> str | None:
-    rule = isinstance(value, str) and value in RULES  # mask: causal
-    return f"rules: [{value}]" if rule and key in ELSEWHERE else ELSEWHERE.get(key)
+    if key not in ELSEWHERE:
+        return None
+    is_rule = isinstance(value, str) and value in RULES  # mask: causal
+    return f"rules: [{value}]" if is_rule else ELSEWHERE[key]
 
 
 def weight_misfits(given: Json) -> Iterator[Problem]:
     """Weights of X without a row for each dimension of the embeddings; a plan compares every shape."""
-    embeddings = given.get("embeddings")
-    first = list(embeddings.values()) if isinstance(embeddings, Mapping) else embeddings
-    width = given.get("d_model") or (len(first[0]) if isinstance(first, list) and first else None)
+    width = given.get("d_model") or columns_of(given.get("embeddings"))
+    if not width:
+        return
+
     for path, rows in given.get("weights", Weights()).written():
         of_rows = path[-1] == "W" or TABLE[str(path[-1])].of in {X, MEMORY}
-        if width and of_rows and isinstance(rows, list) and len(rows) != width:
+        if of_rows and isinstance(rows, list) and len(rows) != width:
             yield path, f"{dims((len(rows), len(rows[0])))}, expected {plural(width, 'row')} (d_model)"
+
+
+def columns_of(embeddings: Any) -> int | None:
+    """d_model of embeddings that are written out, by token or row by row."""
+    rows = list(embeddings.values()) if isinstance(embeddings, Mapping) else embeddings
+    return len(rows[0]) if isinstance(rows, list) and rows else None
 
 
 CONFIG = Form(
@@ -90,5 +99,7 @@ def json_schema() -> Json:
     schema = CONFIG.definition
     for name, default in Settings().to_dict().items():
         schema["properties"][name]["default"] = default
-    forms = {name: form for name, form in sorted(dict(definitions(CONFIG)).items()) if name != CONFIG.name}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": forms, **schema}
+
+    forms = dict(definitions(CONFIG))
+    others = {name: form for name, form in sorted(forms.items()) if name != CONFIG.name}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": others, **schema}

@@ -23,16 +23,20 @@ def load(path: str | pathlib.Path) -> Settings:
     if str(path).startswith(EXAMPLE):
         path = example_file(str(path).removeprefix(EXAMPLE))
     name = "<stdin>" if str(path) == files.STANDARD_INPUT else str(path)
+
     try:
         with files.open_input(str(path)) as file:
             raw = file.read(yaml.MAX_BYTES + 1)
     except FileNotFoundError:
-        instead = f"did you mean {EXAMPLE}{path}?" if path in example_names() else ""
-        init = f"`attnctl config init -o {path}` writes one"
-        raise AttnError(f"{path}: no such file; {instead or init}") from None
+        if path in example_names():
+            instead = f"did you mean {EXAMPLE}{path}?"
+        else:
+            instead = f"`attnctl config init -o {path}` writes one"
+        raise AttnError(f"{path}: no such file; {instead}") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or str(error)
         raise AttnError(f"{name}: {reason}; give the path of a YAML file") from None
+
     return parse_config(raw, name, pathlib.Path(path).parent)
 
 
@@ -59,9 +63,10 @@ def read_as(text: str, name: str, form: Callable[[Any], Any]) -> Any:
         made = form(data)
     except BadValueError as bad:
         lines = yaml.line_numbers(text, [path for path, _ in bad.problems])
-        problems += (
-            (lines[path], f"{name}:{lines[path]} {json_path(path)}: {what}") for path, what in bad.problems
-        )
+        for path, what in bad.problems:
+            line = lines[path]
+            problems.append((line, f"{name}:{line} {json_path(path)}: {what}"))
+
     if problems:
         raise AttnError(list_problems(problems))
     return made
@@ -69,8 +74,11 @@ def read_as(text: str, name: str, form: Callable[[Any], Any]) -> Any:
 
 def list_problems(problems: list[tuple[int, str]]) -> Iterable[str]:
     """The problems in the order of their lines; of very many the first ones."""
-    shown = [text for _, text in sorted(problems, key=lambda problem: problem[0])]
-    return shown if len(shown) <= MAX_PROBLEMS else [*shown[:MAX_PROBLEMS], "… and more like these"]
+    in_order = sorted(problems, key=lambda problem: problem[0])
+    texts = [text for _, text in in_order]
+    if len(texts) <= MAX_PROBLEMS:
+        return texts
+    return [*texts[:MAX_PROBLEMS], "… and more like these"]
 
 
 def place_in(text: str, name: str, path: Path) -> str:
@@ -84,9 +92,11 @@ def as_written(text: str, path: Path) -> Path:
     match path:
         case ("rules", str(kind), *rest):
             rules = yaml.read(text, "")[0].get("rules", [])
-            places = (i for i, rule in enumerate(rules) if isinstance(rule, dict) and kind in rule)
-            return next((("rules", i, kind, *rest) for i in places), path)
+            for number, rule in enumerate(rules):
+                if isinstance(rule, dict) and kind in rule:
+                    return ("rules", number, kind, *rest)
         case ("weights", "heads", int(head), str(name)):
-            return path if "heads" in yaml.read(text, "")[0]["weights"] else ("weights", name, head)
-        case _:
-            return path
+            is_by_name = "heads" not in yaml.read(text, "")[0]["weights"]
+            if is_by_name:
+                return ("weights", name, head)
+    return path

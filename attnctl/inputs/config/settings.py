@@ -146,13 +146,19 @@ class Settings(Kind):
 
     def to_dict(self) -> dict[str, Any]:
         """The settings in the form of a YAML config: what a dump carries and `config init` writes."""
-        out = {name: as_written(getattr(self, name)) for name in IN_ORDER}
-        out = {name: value for name, value in out.items() if value is not None and name not in NOT_WRITTEN}
+        out: dict[str, Any] = {}
+        for name in IN_ORDER:
+            value = as_written(getattr(self, name))
+            is_unset = name in WRITTEN_WHERE_SET and (value is False or value == [])
+            if value is not None and name not in NOT_WRITTEN and not is_unset:
+                out[name] = value
+
         if isinstance(self.positions, list):
             out["positions"] = {"learned": self.positions}
-        out["rules"] += [{name: out.pop(name)} for name in ("mask", "bias") if name in out]
-        unset = {name for name in WRITTEN_WHERE_SET & out.keys() if out[name] is False or out[name] == []}
-        return {name: value for name, value in out.items() if name not in unset}
+        for name in ("mask", "bias"):  # written among the rules
+            if name in out:
+                out["rules"].append({name: out.pop(name)})
+        return out
 
     def with_(self, **changes: Any) -> Settings:
         return replace(self, **changes)
@@ -180,10 +186,7 @@ def as_written(value: Any) -> Any:
         case Tokenizer():
             return dict(vars(value))
         case Weights():
-            tensors = {name: as_written(tensor) for name, tensor in value.tensors.items()}
-            heads = {"heads": as_written(value.heads)} if value.heads else {}
-            file = {"file": value.file} if value.file else {}
-            return as_written(value.random) | tensors | heads | file
+            return weights_as_written(value)
         case Rule() | HeadNorm():
             return value.plain()
         case tuple():
@@ -194,6 +197,16 @@ def as_written(value: Any) -> Any:
             return {"rope": without_none({"theta": theta, "interleaved": interleaved, "dims": dims})}
         case _:
             return value
+
+
+def weights_as_written(weights: Weights) -> dict[str, Any]:
+    out: dict[str, Any] = as_written(weights.random)
+    out |= {name: as_written(tensor) for name, tensor in weights.tensors.items()}
+    if weights.heads:
+        out["heads"] = as_written(weights.heads)
+    if weights.file:
+        out["file"] = weights.file
+    return out
 
 
 def without_none(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,8 +24,8 @@ Shapes = Mapping[Path, Shape]
 
 
 def stated_sizes(settings: Settings) -> dict[str, int]:
-    said = {axis: getattr(settings, option) for axis, option in OPTIONS.items()}
-    return {axis: size for axis, size in said.items() if size is not None}
+    sizes = {axis: getattr(settings, option) for axis, option in OPTIONS.items()}
+    return {axis: size for axis, size in sizes.items() if size is not None}
 
 
 def key_count(sizes: Sizes) -> int:
@@ -39,35 +39,53 @@ def divisors(n: int) -> list[int]:
 
 def resolve(settings: Settings, d_model: int | None, shapes: Shapes) -> dict[str, int]:
     """The sizes that settings mean; `d_model` is the embeddings'. Raises AttnError for contradictions."""
-    said = stated_sizes(settings)
-    heads = said.get("head", len(settings.weights.heads) or 1)
-    sizes = {"d_model": 0, "head": heads, "kv_head": said.get("kv_head", heads)}
-    raise_all(contradictions(settings, said, sizes, d_model))
-    projections = {"W", *map(matrix_of, PROJECTED)}
-    rows = next((shape[0] for path, shape in shapes.items() if path[-1] in projections), None)
-    width = d_model or said.get("d_model") or rows or DEFAULT_D_MODEL
-    said = columns_shown(shapes, sizes) | said
-    if width % heads and "d_k" not in said:
-        place, choices = settings.where(("heads",)), one_of(divisors(width))
+    stated = stated_sizes(settings)
+    heads = stated.get("head", len(settings.weights.heads) or 1)
+    sizes = {"d_model": 0, "head": heads, "kv_head": stated.get("kv_head", heads)}
+    raise_all(contradictions(settings, stated, sizes, d_model))
+
+    width = d_model or stated.get("d_model") or rows_shown(shapes) or DEFAULT_D_MODEL
+    stated_or_shown = columns_shown(shapes, sizes) | stated
+    is_even = width % heads == 0
+    if not is_even and "d_k" not in stated_or_shown:
+        place = settings.where(("heads",))
+        choices = one_of(divisors(width))
         raise_all([f"{place}: {heads} does not divide d_model {width}; use {choices}, or give d_k"])
-    sizes |= {"d_model": width, "d_k": said.get("d_k", width // heads)}
-    sizes["d_v"] = said.get("d_v", sizes["d_k"] if width % heads else width // heads)
-    raise_all(unrotatable(settings, sizes["d_k"]))
+
+    d_k = stated_or_shown.get("d_k", width // heads)
+    d_v = stated_or_shown.get("d_v", width // heads if is_even else d_k)
+    sizes |= {"d_model": width, "d_k": d_k, "d_v": d_v}
+    raise_all(unrotatable(settings, d_k))
     return sizes
 
 
-def contradictions(settings: Settings, said: Sizes, sizes: Sizes, d_model: int | None) -> Iterator[str]:
+def rows_shown(shapes: Shapes) -> int | None:
+    """d_model, as the first matrix that is given for a projection shows it."""
+    projections = {"W", *map(matrix_of, PROJECTED)}
+    for path, shape in shapes.items():
+        if path[-1] in projections:
+            return shape[0]
+    return None
+
+
+def contradictions(settings: Settings, stated: Sizes, sizes: Sizes, d_model: int | None) -> Iterator[str]:
     """Settings that cannot be true at once, before any matrix is looked at."""
-    heads, kv_heads, by_head = sizes["head"], sizes["kv_head"], len(settings.weights.heads)
-    for axis, size in said.items():
+    heads = sizes["head"]
+    kv_heads = sizes["kv_head"]
+    for axis, size in stated.items():
         if size < 1:
             yield f"{settings.where((OPTIONS[axis],))}: {size} is not a size; use 1 or more"
+
     if kv_heads > 0 and heads % kv_heads:
         choices = one_of(divisors(heads))
         yield f"{settings.where(('kv_heads',))}: {kv_heads} does not divide heads {heads}; use {choices}"
-    if d_model and said.get("d_model", d_model) != d_model:
-        place, rows = settings.where(("d_model",)), f"the embeddings have rows of {d_model}"
-        yield f"{place}: {said['d_model']}, but {rows}; write {d_model}, or leave d_model out"
+
+    if d_model and stated.get("d_model", d_model) != d_model:
+        place = settings.where(("d_model",))
+        rows = f"the embeddings have rows of {d_model}"
+        yield f"{place}: {stated['d_model']}, but {rows}; write {d_model}, or leave d_model out"
+
+    by_head = len(settings.weights.heads)
     if by_head and by_head != heads:
         place = settings.where(("weights", "heads"))
         yield f"{place}: matrices for {by_head} heads, but heads is {heads}; give one mapping a head"
@@ -78,10 +96,18 @@ def columns_shown(shapes: Shapes, sizes: Sizes) -> dict[str, int]:
     shown: dict[str, int] = {}
     for name in map(matrix_of, PROJECTED):
         heads, _, axis = TABLE[name].own.split()
-        found = (path for path, shape in shapes.items() if path[-1] in {name, "W"} and len(shape) > 1)
-        if not shown.get(axis) and (path := next(found, None)):
-            shown[axis] = shapes[path][1] // (1 if path[1] == "heads" else sizes[heads])
-    return {axis: size for axis, size in shown.items() if size}
+        if axis in shown:
+            continue
+
+        for path, shape in shapes.items():
+            if path[-1] in {name, "W"} and len(shape) > 1:
+                is_of_one_head = path[1] == "heads"
+                columns = shape[1] // (1 if is_of_one_head else sizes[heads])
+                if columns:  # fewer columns than heads show nothing
+                    shown[axis] = columns
+                break
+
+    return shown
 
 
 # --- what settings ask of arrays, wherever these come from ---
@@ -107,13 +133,20 @@ def unmeant_cache(found: Container[str], settings: Settings) -> Iterator[str]:
 
 def unrotatable(settings: Settings, d_k: int) -> Iterator[str]:
     """Rotary positions that this size of head cannot have."""
-    turns = rotary(settings)
-    dims = d_k if turns is None else turns.dims or d_k
-    if turns is not None and (dims > d_k or dims % 2):
+    rotation = rotary(settings)
+    if rotation is None:
+        return
+
+    dims = rotation.dims or d_k
+    if dims > d_k or dims % 2:
         place = settings.where(("positions",))
         yield f"{place}: rotating {dims} of d_k {d_k} columns; they turn in pairs: use an even number"
 
 
 def written_masks(settings: Settings) -> dict[str, Array]:
-    written = {MASK: (settings.mask, bool), BIAS: (settings.bias, np.float64)}
-    return {name: np.array(rows, dtype) for name, (rows, dtype) in written.items() if rows is not None}
+    written: dict[str, Array] = {}
+    if settings.mask is not None:
+        written[MASK] = np.array(settings.mask, bool)
+    if settings.bias is not None:
+        written[BIAS] = np.array(settings.bias, np.float64)
+    return written

@@ -55,34 +55,46 @@ class Plan:
 
     def costs(self, keep: Keep = None) -> list[Cost]:
         """The cost of each step; edits and some gradients hold whole ones. Raises AttnError for misfits."""
-        whole, keep = bool(self.what_if), self.kept(keep)
-        if keep and not whole:
+        keep = self.kept(keep)
+        is_whole = bool(self.what_if)
+        if keep and not is_whole:
             from attnctl.math.engine.tiles import needs_whole
 
-            whole = needs_whole(steps_needed(self.derivation, keep), keep)
-        return costs_of(self.variant, self.given, np.dtype(self.dtype).itemsize, None if whole else keep)
+            is_whole = needs_whole(steps_needed(self.derivation, keep), keep)
+
+        itemsize = np.dtype(self.dtype).itemsize
+        return costs_of(self.variant, self.given, itemsize, None if is_whole else keep)
 
     def kept(self, keep: Keep) -> list[str] | None:
-        return None if keep is None else names_of_steps(keep, [step.name for step in self.derivation])
+        if keep is None:
+            return None
+        return names_of_steps(keep, [step.name for step in self.derivation])
 
     def run(self, keep: Keep = None, progress: Progress | None = None) -> Trace:
         """Carry it out, keeping these steps (None: all). Raises AttnError for others, or lack of memory."""
         keep = self.kept(keep)
         edits = self.what_if.changes(self.derivation, self.header) if self.what_if else None
-        needed, last = peak(self.costs(keep)), self.derivation.steps[-1].name
+        self.require_memory(keep)
+
+        outcome = carry_out(
+            self.derivation, self.given, self.dtype, edits=edits, keep=keep, progress=progress
+        )
+        return self.record(outcome)
+
+    def require_memory(self, keep: Keep) -> None:
+        """Refuse a run for which there is no memory, and name the step that would fit alone."""
+        needed = peak(self.costs(keep))
         try:
             require(needed, "this run", self.max_memory)
         except AttnError as error:
-            least = peak(self.costs([last]))  # what the last step alone takes
+            last = self.derivation.steps[-1].name
+            least = peak(self.costs([last]))
             if least >= needed:
                 raise
             instead = f"--step {last} takes {size_text(least)}; --cost says what each step does"
             raise AttnError(f"{problem}. {instead}" for problem in error.problems) from None
-        done = carry_out(self.derivation, self.given, self.dtype, edits=edits, keep=keep, progress=progress)
-        return self.record(done)
 
     def record(self, outcome: Outcome) -> Trace:
-        steps = [step for step in self.derivation if step.name in outcome.values]
         header = dict(self.header)
         if self.what_if:
             header["edits"] = self.what_if.record()
@@ -91,8 +103,11 @@ class Plan:
         if outcome.overflow:
             step, cell = outcome.overflow
             header["overflow"] = {"step": step, "at": cell}
-        marked = map(self.what_if.mark_edited, steps) if self.what_if else steps
-        return Trace({step.name: step for step in marked}, outcome.values, header)
+
+        steps = [step for step in self.derivation if step.name in outcome.values]
+        if self.what_if:
+            steps = list(map(self.what_if.mark_edited, steps))
+        return Trace({step.name: step for step in steps}, outcome.values, header)
 
 
 def run_each(plans: Sequence[Plan], keep: Keep = None, progress: Progress | None = None) -> list[Trace]:
@@ -134,11 +149,15 @@ def with_padding(
     others = tuple(rule for rule in rules if not isinstance(rule, Padding))
     if lengths is not None:
         return (*others, Padding(lengths))
+
     real = [place for place, key in enumerate(keys) if key != PAD]
-    if not keys or (len(real) == len(keys) and Padding not in map(type, rules)):
+    is_asked = Padding in map(type, rules)
+    if not keys or (len(real) == len(keys) and not is_asked):
         return others
+
     length = real[-1] + 1 if real else 0
-    return (*others, Padding(length, tuple(sorted({*range(length)} - {*real}))))
+    holes = sorted({*range(length)} - {*real})
+    return (*others, Padding(length, tuple(holes)))
 
 
 def variant(
@@ -151,33 +170,53 @@ def variant(
     places: GivenPlaces = (),
 ) -> Variant:
     """The kind of attention that settings ask for on these arrays, `offset` keys before query 0."""
-    past, keys, chunks = sizes.get("past", 0), key_count(sizes), asked.chunks
-    if isinstance(chunks, tuple) and (last := chunks[-1][1]) != keys:
-        ends = f"the ranges end at {last}, but there are {keys} keys"
-        raise AttnError(f"{asked.where(('chunks',))}: {ends}; end the last one at {keys}")
-    if asked.positions_run_on and not any(isinstance(rule, Documents) for rule in asked.rules):
-        place = asked.where(("positions_run_on",))
-        raise AttnError(f"{place}: there are no documents; leave it out, or say where they begin")
-    x = named[EMBEDDINGS][0] if asked.positions == SINUSOIDAL else None
+    raise_all(unmeant_parts(asked, key_count(sizes)))
+    past = sizes.get("past", 0)
+
+    sinusoid = None
+    if asked.positions == SINUSOIDAL:
+        embeddings, _ = named[EMBEDDINGS]
+        *_, length, d_model = embeddings.shape
+        sinusoid = Sinusoid(length, d_model, past, documents_in(asked))
+
+    # The axes of what is not shaped as the table of names has it: with a batch, or of one row alone.
+    other_axes = {}
+    for name, (array, _) in named.items():
+        axes = TABLE[name].axes
+        if array.ndim != len(axes):
+            other_axes[name] = ("batch", *axes)[-array.ndim :]
+
     return Variant(
-        given={name: how for name, (_, how) in named.items()},
+        given={name: origin for name, (_, origin) in named.items()},
         d_k=sizes.get("d_k", 0),
         kv_share=sizes["head"] // sizes["kv_head"],
-        sinusoid=None if x is None else Sinusoid(x.shape[-2], x.shape[-1], past, documents_in(asked)),
+        sinusoid=sinusoid,
         rotary=rotary(asked),
         pages=pages,
         offset=offset,
         past=past,
         places=places,
         batch="batch" in sizes,
-        axes={
-            name: ("batch", *TABLE[name].axes)[-array.ndim :]
-            for name, (array, _) in named.items()
-            if array.ndim != len(TABLE[name].axes)
-        },
+        axes=other_axes,
         layer=layer or LayerParts(),
         **choices_of(asked),
     )
+
+
+def unmeant_parts(asked: Settings, keys: int) -> Iterator[str]:
+    """Chunks of other keys than there are, or else positions of documents that there are not."""
+    if isinstance(asked.chunks, tuple):
+        _, end = asked.chunks[-1]
+        if end != keys:
+            place = asked.where(("chunks",))
+            ends = f"the ranges end at {end}, but there are {keys} keys"
+            yield f"{place}: {ends}; end the last one at {keys}"
+            return
+
+    has_documents = any(isinstance(rule, Documents) for rule in asked.rules)
+    if asked.positions_run_on and not has_documents:
+        place = asked.where(("positions_run_on",))
+        yield f"{place}: there are no documents; leave it out, or say where they begin"
 
 
 def costs_of(v: Variant, given: Mapping[str, Array], itemsize: int, keep: Keep = None) -> list[Cost]:
@@ -187,23 +226,31 @@ def costs_of(v: Variant, given: Mapping[str, Array], itemsize: int, keep: Keep =
 
 def loose_ends(v: Variant) -> Iterator[str]:
     """Lines that read what is neither given nor a line, and weights that no line reads."""
-    there: set[str] = set()
+    read_or_made: set[str] = set()
     for step in v.derivation:
-        lacking = [name for name in step.inputs if name not in there]
+        lacking = [name for name in step.inputs if name not in read_or_made]
         for name in lacking:
             what = f"{step.name} reads {name}, which is neither given nor a line here"
             yield f"{what}; {' or '.join(remedies(v, step.name, name))}"
-        there |= {step.name, *lacking}
+        read_or_made |= {step.name, *lacking}
+
     for name in v.given:
-        if name not in there and TABLE[name].is_weight:
-            readers = [f"{option} does" for option, more in one_more(v) if name in more.derivation]
-            yield f"{name}: nothing here reads it; {[*readers, 'leave it out'][0]}"
+        if name not in read_or_made and TABLE[name].is_weight:
+            readers = [option for option, more in one_more(v) if name in more.derivation]
+            instead = f"{readers[0]} does" if readers else "leave it out"
+            yield f"{name}: nothing here reads it; {instead}"
 
 
 def remedies(v: Variant, step: str, name: str) -> Iterator[str]:
     """What to do where a step reads what is not there: give it, or do not ask for the step."""
-    made = "Q, K and V, or X with W_Q, W_K and W_V" if name in PROJECTED else name
-    yield f"give {'X with W_Q, W_K and W_V' if name == X else made}"
+    from_x = "X with W_Q, W_K and W_V"
+    if name == X:
+        yield f"give {from_x}"
+    elif name in PROJECTED:
+        yield f"give Q, K and V, or {from_x}"
+    else:
+        yield f"give {name}"
+
     plain = choices_of(Kind())
     for asked, setting in KIND.items():
         if setting and step not in replace(v, **{asked: plain[asked]}).derivation:
@@ -224,7 +271,7 @@ def one_more(v: Variant) -> Iterator[tuple[str, Variant]]:
 
 def with_norm_rows(asked: Settings, *, one_row: bool) -> Settings:
     """The settings with norms that take all heads as one row, where nobody says what else is one."""
-    if asked.qk_norm is None or asked.qk_norm.over is not None or not one_row:
+    if not one_row or asked.qk_norm is None or asked.qk_norm.over is not None:
         return asked
     return asked.with_(qk_norm=replace(asked.qk_norm, over=HEADS))
 
@@ -239,34 +286,47 @@ def with_cotangent(kind: Variant, named: Named, settings: Settings) -> tuple[Var
             place = settings.where(("cotangent",))
             raise AttnError(f"{place}: nothing goes back to gradients; say --backward, too")
         return kind, named
+
     forward = replace(kind, backward=False)
     name = gradient_of(root_of(forward.derivation))
     costs = costs_of(forward, arrays_of(named), 1)
     shape = next(step_cost.shape for step_cost in costs if gradient_of(step_cost.name) == name)
+
     if name not in named or settings.cotangent:  # what is asked for goes before what a file brings
-        array, how = begin_gradient(settings, name, shape)
-        alone = array.squeeze().shape == tuple(size for size in shape if size != 1)  # (n, d) of one head
-        named = {**named, name: (array.reshape(shape) if alone else array, how)}
-    found = named[name][0].shape
-    if found != shape:
-        said = f"{name}: {dims(found)}, expected {dims(shape)}"
-        raise AttnError(f"{said}, the shape of what it is a gradient by")
-    return replace(kind, given={item: how for item, (_, how) in named.items()}), named
+        array, origin = begin_gradient(settings, name, shape)
+        without_ones = tuple(size for size in shape if size != 1)
+        if array.squeeze().shape == without_ones:  # (n, d) of one head
+            array = array.reshape(shape)
+        named = {**named, name: (array, origin)}
+
+    gradient, _ = named[name]
+    if gradient.shape != shape:
+        problem = f"{name}: {dims(gradient.shape)}, expected {dims(shape)}"
+        raise AttnError(f"{problem}, the shape of what it is a gradient by")
+    return replace(kind, given={item: origin for item, (_, origin) in named.items()}), named
 
 
 def plan_of(
     kind: Variant, named: Named, header: dict[str, Any], settings: Settings, what_if: WhatIf | None
 ) -> Plan:
     kind, named = with_cotangent(kind, named, settings)
-    return Plan(kind, arrays_of(named), header, settings.dtype, settings.max_memory, what_if)
+    return Plan(
+        variant=kind,
+        given=arrays_of(named),
+        header=header,
+        dtype=settings.dtype,
+        max_memory=settings.max_memory,
+        what_if=what_if,
+    )
 
 
 def with_gradients(plan: Plan, settings: Settings, d_output: Array | None = None) -> Plan:
-    asked = {name: getattr(settings, name) for name in GRADIENT_SETTINGS}
+    choices = {name: getattr(settings, name) for name in GRADIENT_SETTINGS}
     named = {name: (array, plan.variant.given[name]) for name, array in plan.given.items()}
     if settings.backward and d_output is not None:
         named[gradient_of(OUTPUT)] = d_output, "given"
-    kind, named = with_cotangent(replace(plan.variant, **asked), named, settings)
+
+    kind, named = with_cotangent(replace(plan.variant, **choices), named, settings)
     return replace(plan, variant=kind, given=arrays_of(named))
 
 
@@ -283,13 +343,23 @@ def begin_gradient(settings: Settings, name: str, shape: Shape) -> tuple[Array, 
         case "ones":
             return np.ones(shape), "ones"
         case path:
-            from attnctl.inputs.arrays.reader import as_array
-            from attnctl.store.source import read_one
+            return read_gradient(settings, name, path), f"from {path}"
 
-            trace = read_one(path, named="cotangent" in settings.named)
-            names = name, gradient_of(OUTPUT)
-            found = [name for name in names if name in trace] or list(trace)
-            if len(found) > 1 and found[0] not in names:
-                there = f"{path} has {', '.join(trace)}, and no {name}"
-                raise AttnError(f"{settings.where(('cotangent',))}: {there}; give the gradient that name")
-            return as_array(name, trace[found[0]]), f"from {path}"
+
+def read_gradient(settings: Settings, name: str, path: str) -> Array:
+    """The array of a file under the gradient's name, or under that of the output's; or the only one."""
+    from attnctl.inputs.arrays.reader import as_array
+    from attnctl.store.source import read_one
+
+    trace = read_one(path, named="cotangent" in settings.named)
+    for known in (name, gradient_of(OUTPUT)):
+        if known in trace:
+            return as_array(name, trace[known])
+
+    if len(trace) > 1:
+        place = settings.where(("cotangent",))
+        raise AttnError(
+            f"{place}: {path} has {', '.join(trace)}, and no {name}; give the gradient that name"
+        )
+    (only,) = trace
+    return as_array(name, trace[only])

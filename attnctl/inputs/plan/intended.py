@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,7 @@ from attnctl.inputs.plan import (
     with_padding,
 )
 from attnctl.inputs.plan.sentence import position_rows, with_positions
+from attnctl.inputs.plan.tensors import Named
 from attnctl.math import Array, Sizes
 from attnctl.math.derivation import Derivation, Step, Variant, with_batch, without_projection
 from attnctl.math.kind import HEADS, HeadNorm
@@ -78,41 +79,60 @@ def plan_arrays(arrays: Mapping[str, Array], settings: Settings, header: Mapping
     """
     found = read_inputs(arrays, settings)
     settings = with_documents(found, settings)
-    said = header.get("config", {})
-    if ours := PAGE_TABLE in said and {*PAGES} <= found.keys():  # as a dump says what was read
-        table = {name: as_array(name, said[name]) for name in (PAGE_TABLE, KEY_LENGTHS) if name in said}
-        found = table | found
-    laid, settings, gather = read_arrays(found, settings, strictly=True, ours=ours)
-    norms = header.get("config", {}).get("qk_norm")  # as a dump says how it normed Q and K
-    recorded = isinstance(norms, dict) and norms.get("over") == HEADS
-    settings = with_norm_rows(settings, one_row=laid.one_row or recorded)
-    sizes, lengths, past = laid.sizes, laid.lengths, laid.sizes.get("past", 0)
-    named = {name: (array, "given") for name, array in laid.arrays.items()}
-    offset = causal_offset(settings, sizes, lengths)
-    if adds_positions(settings):
-        named[EMBEDDINGS] = named.pop(X)
-        whole = EMBEDDINGS in arrays  # a dump's memory has its positions
-        if MEMORY in named and not whole:
-            named[MEMORY] = named[MEMORY][0], "given, with positions"
-        named = with_positions(named, settings, past, memory=not whole)
-    spoken = words_in_header(header, sizes)
-    keys = spoken.get("key_tokens", spoken.get("tokens"))
-    if lengths is None and not keys and Padding in map(type, settings.rules):
+    recorded = header.get("config", {})
+
+    is_ours = PAGE_TABLE in recorded and {*PAGES} <= found.keys()  # as a dump says what was read
+    if is_ours:
+        of_table = [name for name in (PAGE_TABLE, KEY_LENGTHS) if name in recorded]
+        found = {name: as_array(name, recorded[name]) for name in of_table} | found
+
+    laid, settings, gather = read_arrays(found, settings, strictly=True, ours=is_ours)
+    norms = recorded.get("qk_norm")  # as a dump says how it normed Q and K
+    was_one_row = isinstance(norms, dict) and norms.get("over") == HEADS
+    settings = with_norm_rows(settings, one_row=laid.one_row or was_one_row)
+
+    offset = causal_offset(settings, laid.sizes, laid.lengths)
+    named = named_arrays(laid, settings, has_embeddings=EMBEDDINGS in arrays)
+    words = words_in_header(header, laid.sizes)
+    keys = words.get("key_tokens", words.get("tokens"))
+    if laid.lengths is None and not keys and Padding in map(type, settings.rules):
         place = settings.where(("rules",))
         raise AttnError(f"{place}: padding, but nothing says which keys are; give key_lengths")
-    asked_rules = hide_padding(settings, lengths, keys or ())
-    kind = variant(asked_rules, sizes, named, offset, pages=gather, places=laid.places)
-    asked = {name: value for name, value in settings.to_dict().items() if name not in OF_A_SENTENCE}
-    config = asked | {"heads": sizes["head"], "kv_heads": sizes["kv_head"]}
+
+    padded = hide_padding(settings, laid.lengths, keys or ())
+    kind = variant(padded, laid.sizes, named, offset, pages=gather, places=laid.places)
+    new_header = {**words, "config": config_of(settings, laid, offset, gather)}
+    if laid.notes:
+        new_header["notes"] = list(laid.notes)
+    return plan_of(kind, named, new_header, settings, what_if_of(settings))
+
+
+def named_arrays(laid: Laid, settings: Settings, *, has_embeddings: bool) -> Named:
+    """The arrays with how they came about; where positions are added to X, it is the embeddings."""
+    named: Named = {name: (array, "given") for name, array in laid.arrays.items()}
+    if not adds_positions(settings):
+        return named
+
+    named[EMBEDDINGS] = named.pop(X)
+    # A dump, which has embeddings, has its memory with positions.
+    if MEMORY in named and not has_embeddings:
+        memory, _ = named[MEMORY]
+        named[MEMORY] = memory, "given, with positions"
+    return with_positions(named, settings, laid.sizes.get("past", 0), memory=not has_embeddings)
+
+
+def config_of(settings: Settings, laid: Laid, offset: PerBatch, gather: Gather | None) -> dict[str, Any]:
+    """The config of a dump: what the settings say of arrays, and what these showed."""
+    config = {name: value for name, value in settings.to_dict().items() if name not in OF_A_SENTENCE}
+    config |= {"heads": laid.sizes["head"], "kv_heads": laid.sizes["kv_head"]}
     config["causal_offset"] = as_json_number(offset)
-    if lengths is not None:
-        config[KEY_LENGTHS] = as_json_number(lengths)
+    if laid.lengths is not None:
+        config[KEY_LENGTHS] = as_json_number(laid.lengths)
     if laid.places:
         config[POSITION_IDS] = np.array(laid.places).tolist()
     if gather:
         config[PAGE_TABLE] = [list(row) for row in gather.table]
-    out = {**spoken, "config": config, **({"notes": list(laid.notes)} if laid.notes else {})}
-    return plan_of(kind, named, out, settings, what_if_of(settings))
+    return config
 
 
 def read_inputs(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
@@ -122,12 +142,13 @@ def read_inputs(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Ar
     taken. Raises AttnError for rows of different lengths, and for two masks that differ.
     """
     wanted = where(lambda row: row.input and (settings.backward or not row.gradient))
-    found = begin_backward({name: as_array(name, arrays[name]) for name in wanted if name in arrays})
-    found = in_base_e(found, settings)
+    found = {name: as_array(name, arrays[name]) for name in wanted if name in arrays}
+    found = in_base_e(begin_backward(found), settings)
     if adds_positions(settings) and EMBEDDINGS in arrays:
         found[X] = as_array(EMBEDDINGS, arrays[EMBEDDINGS])
-    for name, ours in written_masks(settings).items():
-        if not np.array_equal(found.setdefault(name, ours), ours):
+
+    for name, written in written_masks(settings).items():
+        if not np.array_equal(found.setdefault(name, written), written):
             raise AttnError(f"{settings.where(('rules', name))}: the arrays hold another {name}; give one")
     return found
 
@@ -138,8 +159,9 @@ def as_json_number(value: PerBatch) -> int | list[int]:
 
 def hide_padding(settings: Settings, lengths: PerBatch | None, keys: Sequence[str]) -> Settings:
     """The settings with the padding that lengths show, or, where it is asked for, the tokens of keys."""
-    asked = Padding in map(type, settings.rules)
-    return replace(settings, rules=with_padding(settings.rules, lengths, keys if asked else ()))
+    is_asked = Padding in map(type, settings.rules)
+    rules = with_padding(settings.rules, lengths, keys if is_asked else ())
+    return replace(settings, rules=rules)
 
 
 def causal_offset(settings: Settings, sizes: Sizes, lengths: PerBatch | None) -> PerBatch:
@@ -149,22 +171,30 @@ def causal_offset(settings: Settings, sizes: Sizes, lengths: PerBatch | None) ->
     tokens. LENGTHS asks for that whatever the number of queries. Raises AttnError where it does
     and there are no lengths.
     """
-    asked, past, queries = settings.causal_offset, sizes.get("past", 0), sizes.get("query", 0)
-    if asked is None and (past or lengths is None or queries >= key_count(sizes)):
+    offset = settings.causal_offset
+    past = sizes.get("past", 0)
+    queries = sizes.get("query", 0)
+    if offset is None and (past or lengths is None or queries >= key_count(sizes)):
         return past
-    if asked is not None and not isinstance(asked, str):
-        return asked
+    if offset is not None and not isinstance(offset, str):
+        return offset
+
     if lengths is None:
         raise AttnError(f"{settings.where(('causal_offset',))}: lengths, but no key_lengths; give them")
-    return lengths - queries if isinstance(lengths, int) else tuple(length - queries for length in lengths)
+    if isinstance(lengths, int):
+        return lengths - queries
+    return tuple(length - queries for length in lengths)
 
 
 def words_in_header(header: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
     """The sentence and tokens of a header, where they are of this length."""
-    tokens, keys = header.get("tokens"), header.get("key_tokens", header.get("tokens"))
-    here = sizes.get("query", 0), key_count(sizes)
-    if not tokens or "batch" in sizes or (len(tokens), len(keys)) != here:
+    tokens = header.get("tokens")
+    key_tokens = header.get("key_tokens", tokens)
+    if not tokens or "batch" in sizes:
         return {}
+    if len(tokens) != sizes.get("query", 0) or len(key_tokens) != key_count(sizes):
+        return {}
+
     kept = ("sentence", "context", "tokens", "ids", "key_tokens")
     return {name: header[name] for name in kept if name in header}
 
@@ -177,29 +207,38 @@ NOT_MEANT = {KEY_LENGTHS, POSITION_IDS, PAGE_TABLE, "causal_offset", "edits", "r
 
 def plan_dump(trace: Trace, settings: Settings | None = None) -> tuple[Trace, DumpPlan]:
     """A dump's arrays in our layout, and what they were meant to be by itself, config or `settings`."""
-    if settings is None and all(
-        not isinstance(step.op, Unstated) and all(name in trace for name in step.inputs)
-        for step in trace.steps.values()
-    ):  # every step says how it came about, from steps that are all there
+    if settings is not None:
+        return derive_plan(trace, settings, trace.config.get(KEY_LENGTHS), keep=False)
+    if states_every_step(trace):
         return trace, plan_as_stated(trace)
-    asked = settings_of(trace) if settings is None else settings
-    return derive_plan(trace, asked, trace.config.get(KEY_LENGTHS), keep=settings is None)
+    return derive_plan(trace, settings_of(trace), trace.config.get(KEY_LENGTHS), keep=True)
+
+
+def states_every_step(trace: Trace) -> bool:
+    """True if every step says how it came about, from steps that are all there."""
+    for step in trace.steps.values():
+        if isinstance(step.op, Unstated):
+            return False
+        if any(name not in trace for name in step.inputs):
+            return False
+    return True
 
 
 def plan_as_stated(trace: Trace) -> DumpPlan:
     """The plan of a dump of ours, which says itself how each of its steps came about."""
-    sizes = {
-        axis: size
-        for name, step in trace.steps.items()
-        for axis, size in zip(step.axes, trace[name].shape, strict=True)
-    }
-    return DumpPlan(trace.derivation, {**sizes, "query": sizes.get("query", sizes.get("token", 0))})
+    sizes: dict[str, int] = {}
+    for name, step in trace.steps.items():
+        sizes.update(zip(step.axes, trace[name].shape, strict=True))
+
+    queries = sizes.get("query", sizes.get("token", 0))
+    return DumpPlan(trace.derivation, {**sizes, "query": queries})
 
 
 def trace_of_arrays(arrays: Mapping[str, Any]) -> Trace:
     """Arrays of no file as a trace that says nothing of how they came about."""
     found = {name: as_array(name, array) for name, array in arrays.items()}
-    return Trace({name: foreign_step(name, array) for name, array in found.items()}, found)
+    steps = {name: foreign_step(name, array) for name, array in found.items()}
+    return Trace(steps, found)
 
 
 def under_our_names(trace: Trace, settings: Settings | None = None, layer: int | None = None) -> Trace:
@@ -208,18 +247,23 @@ def under_our_names(trace: Trace, settings: Settings | None = None, layer: int |
     Its header says which arrays were read so (`read`), and what was left out (`notes`). A dump of
     ours stays as it is. `layer` is the one to read. Raises AttnError where that is not known.
     """
-    if trace.header or (layer is None and all(name in OURS for name in trace)):
+    has_our_names = layer is None and all(name in OURS for name in trace)
+    if trace.header or has_our_names:
         if layer is not None:
             what = "this dump has names of its own, and no layers to choose from"
             raise AttnError(f"--layer {layer}: {what}")
         return trace
+
     heads = (settings.heads, settings.kv_heads) if settings else (None, None)
     found = read_foreign(trace, layer, *heads)
     names = [name for name in TABLE if name in found.arrays]
     names += [name for name in found.arrays if name not in TABLE]
     steps = {name: foreign_step(name, found.arrays[name]) for name in names}
-    header = {"read": found.read, "notes": found.notes} if found.read or found.notes else {}
-    return replace(trace, steps=steps, arrays=found.arrays, header={**trace.header, **header})
+
+    header = dict(trace.header)
+    if found.read or found.notes:
+        header |= {"read": found.read, "notes": found.notes}
+    return replace(trace, steps=steps, arrays=found.arrays, header=header)
 
 
 def derive_plan(
@@ -231,47 +275,71 @@ def derive_plan(
     settings overrule what steps say of themselves.
     """
     raise_all(unmeant_cache(trace, settings))
-    said = [name for name in sorted(OF_ARRAYS) if getattr(settings, name) is not None and trace.config]
-    raise_all(
-        f"{settings.where((name,))}: a dump of attnctl says itself what its arrays are; leave it out"
-        for name in said
+    raise_all(needless_of_arrays(trace, settings))
+    settings = with_documents(trace, with_recorded_results(trace, settings))
+
+    laid, settings, gather = read_arrays(
+        with_written(trace, settings, lengths),
+        settings,
+        batch_first=any("batch" in step.axes for step in trace.steps.values() if step.inputs),
+        ours=PAGE_TABLE in trace.config,
     )
+    settings, norm_notes = with_norms(settings, laid)
+    notes = [*laid.notes, *norm_notes]
+    if MASK in trace and adds_ones(as_array(MASK, trace[MASK])):
+        notes.append(f"{ONES_ADDED}.")
+    chunks = laid.sizes.get("chunk")
+    if settings.chunks is None and chunks:
+        settings = replace(settings, chunks=chunks)
+        notes.append(f"Read {chunks} chunks of keys, as equal as can be; --chunks says otherwise.")
+
+    derivation, unasked = derive_recorded(laid, settings, trace.key_tokens or (), gather)
+    arrays = with_empty_rows(laid.arrays, derivation, settings.lse_empty, key_count(laid.sizes))
+    if keep:
+        stated = {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
+        derivation = with_leaves(tuple(stated.get(step.name, step) for step in derivation))
+
+    steps = {
+        name: derivation[name] if name in derivation else aside(name, array)
+        for name, array in arrays.items()
+    }
+    plan = DumpPlan(
+        derivation=derivation,
+        sizes=laid.sizes,
+        notes=tuple(notes),
+        unasked=unasked,
+        unknown=tuple(name for name in trace if name not in TABLE or TABLE[name].model),
+    )
+    return Trace(steps, arrays, trace.header), plan
+
+
+def needless_of_arrays(trace: Trace, settings: Settings) -> Iterator[str]:
+    """Settings that say how arrays are laid out, where a dump of ours says so itself."""
+    if not trace.config:
+        return
+    for name in sorted(OF_ARRAYS):
+        if getattr(settings, name) is not None:
+            place = settings.where((name,))
+            yield f"{place}: a dump of attnctl says itself what its arrays are; leave it out"
+
+
+def with_recorded_results(trace: Trace, settings: Settings) -> Settings:
+    """The settings with the gradients and log-sum-exps that are recorded: nobody need ask for them."""
     if any(map(is_gradient, trace)):
         settings = replace(settings, backward=True)
     if LOGSUMEXP in trace:
         settings = replace(settings, logsumexp=True)
-    settings = with_documents(trace, settings)
-    written, ours = with_written(trace, settings, lengths), PAGE_TABLE in trace.config
-    batch_first = any("batch" in step.axes for step in trace.steps.values() if step.inputs)
-    laid, settings, gather = read_arrays(written, settings, batch_first=batch_first, ours=ours)
-    settings, notes = with_norms(settings, laid)
-    if MASK in trace and adds_ones(as_array(MASK, trace[MASK])):
-        notes = (*notes, f"{ONES_ADDED}.")
-    if settings.chunks is None and (chunks := laid.sizes.get("chunk")):
-        settings = replace(settings, chunks=chunks)
-        notes = (*notes, f"Read {chunks} chunks of keys, as equal as can be; --chunks says otherwise.")
-    derivation, unasked = derive_recorded(laid, settings, trace.key_tokens or (), gather)
-    laid.arrays.update(with_empty_rows(laid.arrays, derivation, settings.lse_empty, key_count(laid.sizes)))
-    if keep:
-        own = {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
-        derivation = with_leaves(tuple(own.get(step.name, step) for step in derivation))
-    steps = {
-        name: derivation[name] if name in derivation else aside(name, array)
-        for name, array in laid.arrays.items()
-    }
-    unknown = tuple(name for name in trace if name not in TABLE or TABLE[name].model)
-    plan = DumpPlan(derivation, laid.sizes, (*laid.notes, *notes), unasked, unknown)
-    return Trace(steps, laid.arrays, trace.header), plan
+    return settings
 
 
 def with_norms(settings: Settings, laid: Laid) -> tuple[Settings, tuple[str, ...]]:
     """The settings with norms of Q and K where their weights are recorded, and what to say of it."""
-    there = [name for name in NORM_WEIGHTS if name in laid.arrays]
+    recorded = [name for name in NORM_WEIGHTS if name in laid.arrays]
     notes: tuple[str, ...] = ()
-    if there and settings.qk_norm is None:
+    if recorded and settings.qk_norm is None:
         settings = replace(settings, qk_norm=HeadNorm())
-        read = "weights of RMSNorm (eps 1e-06) of Q and K, before any rotation"
-        notes = (f"Read {' '.join(there)} as {read}; --qk-norm says otherwise.",)
+        what = "weights of RMSNorm (eps 1e-06) of Q and K, before any rotation"
+        notes = (f"Read {' '.join(recorded)} as {what}; --qk-norm says otherwise.",)
     return with_norm_rows(settings, one_row=laid.one_row), notes
 
 
@@ -293,10 +361,14 @@ def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Ar
 def with_leaves(steps: tuple[Step, ...]) -> Derivation:
     """These steps below what they read and the file leaves out: a derivation reads only its own lines."""
     names = {step.name for step in steps}
-    lacking = dict.fromkeys(input_ for step in steps for input_ in step.inputs if input_ not in names)
-    rows = (TABLE[name] for name in lacking if name in TABLE)
-    given = (Step(row.name, Given(), (), row.axes, "given", row.symbol) for row in rows)
-    return Derivation((*given, *steps))
+    leaves_read: dict[str, Step] = {}
+    for step in steps:
+        for name in step.inputs:
+            if name not in names and name in TABLE:
+                row = TABLE[name]
+                leaves_read[name] = Step(name, Given(), (), row.axes, formula="given", symbol=row.symbol)
+
+    return Derivation((*leaves_read.values(), *steps))
 
 
 def aside(name: str, array: Array) -> Step:
@@ -312,29 +384,45 @@ def derive_recorded(
     A step that is recorded though nothing asks for it is kept, unexplained: what follows reads it.
     Without W_O the output is the heads side by side. `keys` are the tokens of the keys.
     """
-    arrays, sizes = laid.arrays, laid.sizes
-    sinusoidal = settings.positions == SINUSOIDAL and EMBEDDINGS in arrays
-    given = {name: (arrays[name], "given") for name in leaves() if name in arrays}
-    for weight, bias in zip(NORM_WEIGHTS, NORM_BIASES, strict=True):
-        if weight not in given:  # a bias alone says nothing
-            given.pop(bias, None)
-    if sinusoidal:
-        given.pop(POSITIONS, None)
-    settings = replace(settings, positions=settings.positions if sinusoidal or rotary(settings) else NONE)
+    arrays = laid.arrays
+    sizes = laid.sizes
+    is_sinusoidal = settings.positions == SINUSOIDAL and EMBEDDINGS in arrays
+    # Learned positions are recorded as they are; nothing makes them.
+    if not is_sinusoidal and rotary(settings) is None:
+        settings = replace(settings, positions=NONE)
     settings = hide_padding(settings, laid.lengths, keys)
+
+    given = given_leaves(arrays, is_sinusoidal=is_sinusoidal)
     offset = causal_offset(settings, sizes, laid.lengths)
-    kind = variant(settings, sizes, given, offset, pages=pages, places=laid.places)
-    asked_for, unasked = with_unasked(kind, arrays)
-    unknown = unasked if sizes.get("d_k") or settings.scale is not None else {**unasked, SCALED: ""}
-    steps = [
-        replace(step, op=Unstated(unknown[step.name])) if step.name in unknown else step
-        for step in asked_for.derivation
-    ]
+    variant_asked = variant(settings, sizes, given, offset, pages=pages, places=laid.places)
+    asked_for, unasked = with_unasked(variant_asked, arrays)
+
+    unexplained = dict(unasked)
+    if not sizes.get("d_k") and settings.scale is None:
+        unexplained[SCALED] = ""  # nothing shows by what they were scaled
+
+    def as_recorded(step: Step) -> Step:
+        if step.name not in unexplained:
+            return step
+        return replace(step, op=Unstated(unexplained[step.name]))
+
+    steps = list(map(as_recorded, asked_for.derivation))
     if OUTPUT in arrays and OUTPUT not in asked_for.derivation:
         forward = [step for step in steps if not TABLE[step.name].gradient]
         output = without_projection(forward[-1].name)
         steps.insert(len(forward), with_batch(output) if asked_for.batch else output)
     return Derivation(tuple(steps)), {name: unasked[name] for name in unasked if name in arrays}
+
+
+def given_leaves(arrays: Mapping[str, Array], *, is_sinusoidal: bool) -> Named:
+    """The recorded arrays that a derivation begins with."""
+    given: Named = {name: (arrays[name], "given") for name in leaves() if name in arrays}
+    for weight, bias in zip(NORM_WEIGHTS, NORM_BIASES, strict=True):
+        if weight not in given:  # a bias alone says nothing
+            given.pop(bias, None)
+    if is_sinusoidal:
+        given.pop(POSITIONS, None)  # they are computed
+    return given
 
 
 def with_unasked(v: Variant, recorded: Container[str]) -> tuple[Variant, dict[str, str]]:
@@ -343,24 +431,30 @@ def with_unasked(v: Variant, recorded: Container[str]) -> tuple[Variant, dict[st
     for name in where(lambda row: not (row.leaf or row.result or row.model) and row.name in recorded):
         if name in v.derivation:
             continue
+
         for option, more in one_more(v):
             if name in more.derivation:
-                unasked |= {step.name: option for step in more.derivation if step.name not in v.derivation}
+                added = [step.name for step in more.derivation if step.name not in v.derivation]
+                unasked |= dict.fromkeys(added, option)
                 v = more
                 break
+
     return v, unasked
 
 
 def settings_of(trace: Trace) -> Settings:
     """The settings that a dump's config describes; the defaults where it has none."""
-    config = {name: value for name, value in trace.config.items() if name not in NOT_MEANT}
     offset: Any = trace.config.get("causal_offset")  # a number, one for each member of a batch, or none
-    several = offset if isinstance(offset, list) else [offset]
-    if offset is not None and not all(type(number) is int and abs(number) < 2**31 for number in several):
+    offsets = offset if isinstance(offset, list) else [offset]
+    if offset is not None and not all(type(number) is int and abs(number) < 2**31 for number in offsets):
         raise AttnError(f"$.config.causal_offset: {offset!r} is not a number of keys")
-    offset = tuple(several) if isinstance(offset, list) else offset
+    if isinstance(offset, list):
+        offset = tuple(offset)
+
+    config = {name: value for name, value in trace.config.items() if name not in NOT_MEANT}
     if not config:
         return Settings(causal_offset=offset)
+
     from attnctl.inputs.config.form import validate
 
     return validate(config).with_(causal_offset=offset)

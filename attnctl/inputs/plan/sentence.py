@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import chain
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -37,14 +37,23 @@ class Common:
     settings: Settings
     vocab: dict[str, int]
     sizes: Sizes
-    rows: Mapping[str, Array]  # the embedding of each token
-    embedded: str  # how the embeddings came about
+    embedded: TokenRows
     weights: Named
     config: dict[str, Any]
     """The settings in the form of a config, with everything that was left open written down."""
     what_if: WhatIf | None
     kinds: dict[tuple[int, tuple[Rule, ...]], Variant] = field(default_factory=dict)
     """The kinds of attention so far: sentences of one length and the same padding have the same."""
+
+    def embed(self, tokens: Iterable[str]) -> Array:
+        return np.array([self.embedded.rows[token] for token in tokens])
+
+
+class TokenRows(NamedTuple):
+    """The embedding of each token, and how they came about."""
+
+    rows: Mapping[str, Array]
+    origin: str
 
 
 def prepare(settings: Settings, sentence: str | None = None) -> Plan:
@@ -57,7 +66,8 @@ def prepare_all(settings: Settings, sentences: Sequence[str] = ()) -> list[Plan]
     No sentence means the settings' own. Raises AttnError with every problem of the stage that found
     one: the words, the sizes, the matrices.
     """
-    sentences = sentences or ([] if settings.sentence is None else [settings.sentence])
+    if not sentences and settings.sentence is not None:
+        sentences = [settings.sentence]
     if not sentences:
         where = settings.where(("sentence",))
         place = f"{where}: " if where.endswith("$.sentence") else ""
@@ -65,12 +75,15 @@ def prepare_all(settings: Settings, sentences: Sequence[str] = ()) -> list[Plan]
             f'{place}no sentence; give one, like "I love AI", a config that has one, or - to read stdin'
         )
     raise_all(unmeant_cache((), settings))
+
     settings = tensors.with_file(settings)
-    tokens = [tokens_of(settings, sentence) for sentence in sentences]
+    tokenized = [tokens_of(settings, sentence) for sentence in sentences]
     context = tokens_of(settings, settings.context, "context") if settings.context is not None else []
-    common = common_to(settings, tokens, context)
-    pairs = zip(sentences, tokens, strict=True)
-    return [prepare_sentence(common, text, own, context) for text, own in pairs]
+    common = common_to(settings, tokenized, context)
+    return [
+        prepare_sentence(common, sentence, tokens, context)
+        for sentence, tokens in zip(sentences, tokenized, strict=True)
+    ]
 
 
 def common_to(settings: Settings, sentences: Sequence[list[str]], context: list[str]) -> Common:
@@ -79,45 +92,69 @@ def common_to(settings: Settings, sentences: Sequence[list[str]], context: list[
     shapes = {path: array.shape for path, array in given_weights.items()}
     sizes = resolve(settings, d_model_of(settings, vocab), shapes)
     tokens = dict.fromkeys(chain(*sentences, context))
-    most = max(len(tokens), *map(len, sentences))
-    numbers = sum(prod(shape_in(row.own, sizes)) for row in tensors.weights_needed(settings))
-    size = 8 * (numbers + most * sizes["d_model"])  # as float64: they are drawn so
-    require(size, "the embeddings and weights", settings.max_memory)
-    rows, how = embeddings(settings, vocab, tokens, sizes["d_model"])
+    require_memory(settings, sizes, rows=max(len(tokens), *map(len, sentences)))
+
+    embedded = embeddings(settings, vocab, tokens, sizes["d_model"])
     weights = tensors.resolve(settings, sizes, given_weights)
+
     written = settings.weights
     if W_O not in weights:
         written = replace(written, tensors={**written.tensors, W_O: NONE})
     stated = {option: sizes[axis] for axis, option in OPTIONS.items()}
     config = settings.with_(sentence="", vocab=(), weights=written, **stated).to_dict()
-    return Common(settings, vocab, sizes, rows, how, weights, config, what_if_of(settings))
+
+    return Common(
+        settings=settings,
+        vocab=vocab,
+        sizes=sizes,
+        embedded=embedded,
+        weights=weights,
+        config=config,
+        what_if=what_if_of(settings),
+    )
+
+
+def require_memory(settings: Settings, sizes: Sizes, *, rows: int) -> None:
+    """Refuse a run whose weights, or so many rows of embeddings, do not fit, before any is drawn."""
+    of_weights = sum(prod(shape_in(row.own, sizes)) for row in tensors.weights_needed(settings))
+    numbers = of_weights + rows * sizes["d_model"]
+    require(8 * numbers, "the embeddings and weights", settings.max_memory)  # float64: they are drawn so
 
 
 def prepare_sentence(common: Common, text: str, tokens: list[str], context: list[str]) -> Plan:
-    settings, keys = common.settings, context or tokens
-    ids, key_ids = ids_of(tokens, common.vocab), ids_of(context, common.vocab)
-    named: Named = {EMBEDDINGS: (np.array([common.rows[token] for token in tokens]), common.embedded)}
+    settings = common.settings
+    keys = context or tokens
+    ids = ids_of(tokens, common.vocab)
+    key_ids = ids_of(context, common.vocab)
+
+    named: Named = {EMBEDDINGS: (common.embed(tokens), common.embedded.origin)}
     if context:
-        named[MEMORY] = np.array([common.rows[token] for token in context]), "X of the context"
+        named[MEMORY] = common.embed(context), "X of the context"
     named = with_positions(named, settings) | common.weights
-    named |= masks(settings, common.sizes, len(tokens), len(keys))
+    named |= masks(settings, common.sizes, queries=len(tokens), keys=len(keys))
+
     header: dict[str, Any] = {"sentence": text, "tokens": tokens, "ids": ids}
     if context:
         header |= {"context": settings.context, "key_tokens": context, "key_ids": key_ids}
     if any(isinstance(rule, VisibilityRule) and rule.relative for rule in settings.rules):
         header["causal_offset"] = settings.causal_offset or 0
+
     needed = embeddings_needed(settings, common.vocab, [*ids, *key_ids])
     config = common.config | {"sentence": text, **needed}
     if PAD in keys and Padding not in map(type, settings.rules):
         config["rules"] = [*config["rules"], Padding.name]
+    header["config"] = config
+
     kind = kind_of(common, named, tokens, keys)
-    return plan_of(kind, named, header | {"config": config}, settings, common.what_if)
+    return plan_of(kind, named, header, settings, common.what_if)
 
 
-def masks(settings: Settings, sizes: Sizes, queries: int, keys: int) -> Named:
+def masks(settings: Settings, sizes: Sizes, *, queries: int, keys: int) -> Named:
+    """The mask and the bias that are written out. Raises AttnError for a shape that does not fit."""
+    fitting = {(queries, keys), (1, keys), (queries, 1), (sizes["head"], queries, keys)}
     named: Named = {}
     for name, array in written_masks(settings).items():
-        if array.shape not in {(queries, keys), (1, keys), (queries, 1), (sizes["head"], queries, keys)}:
+        if array.shape not in fitting:
             place = settings.where(("rules", name))
             raise AttnError(f"{place}: {dims(array.shape)}, expected {queries} × {keys} (query × key)")
         named[name] = array, "given"
@@ -125,27 +162,37 @@ def masks(settings: Settings, sizes: Sizes, queries: int, keys: int) -> Named:
 
 
 def kind_of(common: Common, named: Named, tokens: Sequence[str], keys: Sequence[str]) -> Variant:
-    settings, sizes = common.settings, common.sizes
+    settings = common.settings
     rules = with_padding(settings.rules, keys=keys)
-    if (len(tokens), rules) not in common.kinds:
-        if settings.causal_offset == LENGTHS:
-            place = settings.where(("causal_offset",))
-            raise AttnError(f"{place}: a sentence comes without key_lengths; write a number of keys")
-        asked, here = settings.with_(rules=rules), {**sizes, "query": len(tokens), "key": len(keys)}
-        common.kinds[len(tokens), rules] = variant(asked, here, named, int(settings.causal_offset or 0))
-    return common.kinds[len(tokens), rules]
+    known = common.kinds.get((len(tokens), rules))
+    if known is not None:
+        return known
+
+    if settings.causal_offset == LENGTHS:
+        place = settings.where(("causal_offset",))
+        raise AttnError(f"{place}: a sentence comes without key_lengths; write a number of keys")
+
+    padded = settings.with_(rules=rules)
+    sizes = {**common.sizes, "query": len(tokens), "key": len(keys)}
+    kind = variant(padded, sizes, named, int(settings.causal_offset or 0))
+    common.kinds[len(tokens), rules] = kind
+    return kind
 
 
 def pad_batch(settings: Settings, sentences: Sequence[str]) -> tuple[Settings, list[str]]:
     """Fill sentences up with [PAD], with padding among the rules, as a batch has them."""
     counts = [len(tokens_of(settings, sentence)) for sentence in sentences]
-    between = "" if settings.tokenizer.split == "characters" else " "
-    filled = [
-        between.join([sentence, *[PAD] * (max(counts) - count)])
-        for sentence, count in zip(sentences, counts, strict=True)
-    ]
-    own = () if Padding in map(type, settings.rules) else (Padding(),)
-    return settings.with_(rules=(*settings.rules, *own)), filled
+    longest = max(counts)
+    separator = "" if settings.tokenizer.split == "characters" else " "
+
+    filled = []
+    for sentence, count in zip(sentences, counts, strict=True):
+        padding = [PAD] * (longest - count)
+        filled.append(separator.join([sentence, *padding]))
+
+    if Padding not in map(type, settings.rules):
+        settings = settings.with_(rules=(*settings.rules, Padding()))
+    return settings, filled
 
 
 # --- tokens, their ids and their rows ---
@@ -158,13 +205,18 @@ WORDS = r"\[[A-Z]+\]|[^\W_]+(?:['’][^\W_]+)*|\S"
 
 def text_queries(tokens: Sequence[str] | None, count: int) -> Array:
     """Which queries are text: weights of padding say nothing of a head. All of them where none is."""
-    found = np.array([token != PAD for token in tokens or ()], bool)
-    return found if len(found) == count and found.any() else np.ones(count, bool)
+    is_text = np.array([token != PAD for token in tokens or ()], bool)
+    if len(is_text) == count and is_text.any():
+        return is_text
+    return np.ones(count, bool)
 
 
 def tokenize(sentence: str, split: str = "whitespace", *, lowercase: bool = False) -> list[str]:
     """Cut a sentence at whitespace, into words and punctuation, or into characters; [PAD] stays whole."""
-    text = PAD.join(part.lower() for part in sentence.split(PAD)) if lowercase else sentence
+    text = sentence
+    if lowercase:
+        text = PAD.join(part.lower() for part in sentence.split(PAD))
+
     match split:
         case "whitespace":
             return text.split()
@@ -189,14 +241,20 @@ def vocabulary(settings: Settings, sentences: Sequence[Sequence[str]]) -> dict[s
 
     Padding that is not among them has the next id after all. Raises AttnError for unknown tokens.
     """
-    tokens, name = dict.fromkeys(chain(*sentences)), "vocab"
+    tokens = dict.fromkeys(chain(*sentences))
+    name = "vocab"
     known: Iterable[str] = (token for token in tokens if token != PAD)
     if settings.vocab is not None:
         known = settings.vocab
     elif isinstance(settings.embeddings, Mapping):
-        known, name = settings.embeddings, "embeddings"
+        known = settings.embeddings
+        name = "embeddings"
+
     vocab = {token: number for number, token in enumerate(known)}
-    unknown = [token for token in tokens if token not in vocab and token != PAD and UNK not in vocab]
+    if UNK in vocab:
+        return vocab
+
+    unknown = [token for token in tokens if token not in vocab and token != PAD]
     place = settings.where((name,)) if unknown else ""
     raise_all(f"{place}: unknown token {token!r}; {hint(vocab, token)}" for token in unknown)
     return vocab
@@ -236,16 +294,19 @@ def table_by_id(settings: Settings, vocab: Mapping[str, int]) -> Array | None:
 
 def embeddings(
     settings: Settings, vocab: Mapping[str, int], tokens: Iterable[str], d_model: int
-) -> tuple[dict[str, Array], str]:
+) -> TokenRows:
     """The row of each token, and how it came about; zeros for padding. Raises AttnError for misfits."""
     wanted = list(dict.fromkeys(tokens))
     words = [token for token in wanted if token != PAD or pad_is_given(settings, vocab)]
     known = {word: word if word in vocab or word == PAD else UNK for word in words}
-    table, said, rows = table_by_id(settings, vocab), "E[ids]", dict[str, Array]()
+
+    table = table_by_id(settings, vocab)
+    origin = "E[ids]"
+    rows: dict[str, Array] = {}
     match settings.embeddings:
         case Random() as how:
             seed = first_given(how.seed, settings.seed)
-            said = f"E[ids], {description(how, seed)}"
+            origin = f"E[ids], {description(how, seed)}"
             if how.legacy:
                 shape = (len(vocab), d_model)
                 table = draw_numbers(np.random.RandomState(seed), shape, how.distribution, d_model)
@@ -254,20 +315,23 @@ def embeddings(
                 rows = dict(zip(words, drawn, strict=True))
         case Mapping() as by_token:
             place = settings.where(("embeddings",))
+            lacking = [token for token in known.values() if token not in by_token]
             raise_all(
-                f"{place}: no row for {token!r}, which the vocabulary has; add one"
-                for token in known.values()
-                if token not in by_token
+                f"{place}: no row for {token!r}, which the vocabulary has; add one" for token in lacking
             )
             rows = {word: np.array(by_token[token]) for word, token in known.items()}
         case "identity":
-            said = f"E[ids], {IDENTITY}"
-    if table is not None and len(table) != len(vocab):
-        place, expected = settings.where(("embeddings",)), f"a row for each of the {len(vocab)} tokens"
-        raise AttnError(f"{place}: {dims(table.shape)}, expected {expected} of the vocabulary")
+            origin = f"E[ids], {IDENTITY}"
+
     if table is not None:
+        if len(table) != len(vocab):
+            place = settings.where(("embeddings",))
+            expected = f"a row for each of the {len(vocab)} tokens of the vocabulary"
+            raise AttnError(f"{place}: {dims(table.shape)}, expected {expected}")
         rows = {word: table[vocab[token]] for word, token in known.items()}
-    return {token: rows[token] if token in rows else np.zeros(d_model) for token in wanted}, said
+
+    padded = {token: rows[token] if token in rows else np.zeros(d_model) for token in wanted}
+    return TokenRows(padded, origin)
 
 
 def pad_is_given(settings: Settings, vocab: Mapping[str, int]) -> bool:
@@ -282,15 +346,17 @@ def pad_is_given(settings: Settings, vocab: Mapping[str, int]) -> bool:
 
 def embeddings_needed(settings: Settings, vocab: Mapping[str, int], ids: Iterable[int]) -> dict[str, Any]:
     """What a config must say for these ids: of embeddings by token their rows, of those by id all."""
-    every = list(vocab)
-    tokens = [every[number] for number in sorted(set(ids)) if number < len(every)] or [PAD]
+    every_token = list(vocab)
+    numbers = sorted(set(ids))
+    tokens = [every_token[number] for number in numbers if number < len(every_token)] or [PAD]
+
     match settings.embeddings:
         case Random() as how if not how.legacy:
             return {"vocab": tokens}
         case Mapping() as by_token:
             rows = {token: row for token, row in by_token.items() if token in {*tokens, PAD}}
             return {"vocab": tokens, "embeddings": rows}
-    return {"vocab": every}
+    return {"vocab": every_token}
 
 
 def with_positions(named: Named, settings: Settings, past: int = 0, *, memory: bool = True) -> Named:
@@ -312,10 +378,11 @@ def position_rows(settings: Settings, shape: Shape, past: int = 0) -> Array:
     rows = Sinusoid(length, d_model, past, documents_in(settings))
     if settings.positions == SINUSOIDAL:
         return rows.apply()
+
     table = np.array(settings.positions, dtype=np.float64)
-    if table.ndim != 2 or table.shape[1] != d_model or len(table) <= rows.places.max():
-        raise AttnError(
-            f"{settings.where(('positions', 'learned'))}: {dims(table.shape)}, expected at least "
-            f"{rows.places.max() + 1} rows of d_model {d_model}"
-        )
+    last = rows.places.max()
+    if table.ndim != 2 or table.shape[1] != d_model or len(table) <= last:
+        place = settings.where(("positions", "learned"))
+        expected = f"at least {last + 1} rows of d_model {d_model}"
+        raise AttnError(f"{place}: {dims(table.shape)}, expected {expected}")
     return table[rows.places]

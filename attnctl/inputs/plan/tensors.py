@@ -61,39 +61,49 @@ def with_file(settings: Settings) -> Settings:
     weights = settings.weights
     if weights.file is None:
         return settings
+
     from attnctl.store.source import arrays as arrays_of
 
-    there = arrays_of(weights.file)
-    named = [row.name for row in WEIGHTS if row.name in there]
-    if not named:
-        place, matrices = settings.where(("weights", "file")), [row.name for row in WEIGHTS if row.drawn]
-        raise AttnError(f"{place}: no {', '.join(matrices[:-1])}, {matrices[-1]} or bias in {weights.file}")
-    found = {name: FromFile(weights.file, name) for name in named}
-    return settings.with_(weights=replace(weights, tensors={**found, **weights.tensors}, file=None))
+    stored = arrays_of(weights.file)
+    names = [row.name for row in WEIGHTS if row.name in stored]
+    if not names:
+        place = settings.where(("weights", "file"))
+        *others, last = [row.name for row in WEIGHTS if row.drawn]
+        raise AttnError(f"{place}: no {', '.join(others)}, {last} or bias in {weights.file}")
+
+    # What is written out beside the file goes before it.
+    from_the_file = {name: FromFile(weights.file, name) for name in names}
+    return settings.with_(weights=replace(weights, tensors={**from_the_file, **weights.tensors}, file=None))
 
 
 def given_arrays(settings: Settings) -> dict[Path, Array]:
     """Every weight that is written out or read from a file, as float64, by its path."""
     out: dict[Path, Array] = {}
     for path, tensor in settings.weights.written():
-        if isinstance(tensor, FromFile):
+        if isinstance(tensor, list):
+            out[path] = np.array(tensor, dtype=np.float64)
+        elif isinstance(tensor, FromFile):
             array = from_file(tensor, settings.where(path)).astype(np.float64)
             row = TABLE.get(str(path[-1]))
-            by_head = row and row.is_split and array.ndim == len(row.axes)  # as a dump has it
-            out[path] = np.concatenate(list(array), axis=-1) if by_head else array
-        elif isinstance(tensor, list):
-            out[path] = np.array(tensor, dtype=np.float64)
+            is_by_head = row and row.is_split and array.ndim == len(row.axes)  # as a dump has it
+            out[path] = np.concatenate(list(array), axis=-1) if is_by_head else array
     return out
 
 
 def weights_needed(settings: Settings) -> list[Name]:
     """The matrices of a run, but for W_O where the projections are given and it is not."""
-    asked = [row for row in WEIGHTS if not row.asked or getattr(settings, row.asked) not in (None, False)]
-    given = any(
+    has_projections = any(
         path[-1] in {"W", *PROJECTIONS} and not isinstance(tensor, Random)
         for path, tensor in settings.weights.written()
     )
-    return [row for row in asked if row.drawn and not (given and row.name == W_O)]
+
+    needed = []
+    for row in WEIGHTS:
+        is_asked = not row.asked or getattr(settings, row.asked) not in (None, False)
+        is_left_out = has_projections and row.name == W_O
+        if is_asked and row.drawn and not is_left_out:
+            needed.append(row)
+    return needed
 
 
 def head_count(row: Name, sizes: Sizes) -> int:
@@ -103,33 +113,42 @@ def head_count(row: Name, sizes: Sizes) -> int:
 
 def split_heads(fused: Array, row: Name, sizes: Sizes) -> Array:
     """A weight as a run has it: (head, d_model, d) or (head, d), if each head has its own part of it."""
-    heads = head_count(row, sizes)
-    return rearrange(fused, "... (head d) -> head ... d", head=heads) if row.is_split else fused
+    if not row.is_split:
+        return fused
+    return rearrange(fused, "... (head d) -> head ... d", head=head_count(row, sizes))
 
 
 def resolve(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Named:
     """Every weight of a run, projections split by head. Raises AttnError for all of the wrong shape."""
     raise_all(misfits(settings, sizes, given))
-    how, needed, missing = settings.weights.random, weights_needed(settings), []
+    how = settings.weights.random
     tensors = settings.weights.tensors
+    needed = weights_needed(settings)
+
     out: Named = {}
+    missing = []
     for row in WEIGHTS:
         # Under its name, or as W for all projections.
         key = "W" if row.name in PROJECTIONS and row.name not in tensors else row.name
-        path, tensor = ("weights", key), tensors.get(key)
+        path = ("weights", key)
+        tensor = tensors.get(key)
+
         if any(row.name in head for head in settings.weights.heads):
-            out[row.name] = np.stack(list(head_parts(settings, sizes, given, row))), "given per head"
+            parts = list(head_parts(settings, sizes, given, row))
+            out[row.name] = np.stack(parts), "given per head"
         elif path in given:
-            said = f"from {tensor.path}" if isinstance(tensor, FromFile) else "given"
-            out[row.name] = split_heads(given[path], row, sizes), said
+            origin = f"from {tensor.path}" if isinstance(tensor, FromFile) else "given"
+            out[row.name] = split_heads(given[path], row, sizes), origin
         elif tensor == IDENTITY:
             rows, _ = shape_in(row.side_by_side, sizes)
             out[row.name] = split_heads(np.eye(rows), row, sizes), IDENTITY
         elif isinstance(tensor, Random):
             seed = first_given(tensor.seed, how.seed, settings.seed)
-            out |= draw_weights([row], tensor, seed, sizes, str(path[-1]))
+            out |= draw_weights([row], tensor, seed, sizes, name=key)
         elif tensor is None and row in needed:
             missing.append(row)
+
+    # Together, as one stream of numbers for all is drawn in textbook order.
     return out | draw_weights(missing, how, first_given(how.seed, settings.seed), sizes)
 
 
@@ -145,48 +164,65 @@ def head_parts(settings: Settings, sizes: Sizes, given: Mapping[Path, Array], ro
             raise AttnError(f"{place}: missing; the other heads give {row.name}, so give it here too")
 
 
-def draw_weights(rows: Sequence[Name], how: Random, seed: int, sizes: Sizes, name: str = "") -> Named:
+def draw_weights(rows: Sequence[Name], how: Random, seed: int, sizes: Sizes, *, name: str = "") -> Named:
     """Draw these weights: whole or a head at a time, each from a stream of its own `name`, or all from one.
 
     From one they come in textbook order: head by head W_Q, W_K, W_V, and W_O at the end.
     """
     shapes = {row.name: shape_in(row.side_by_side, sizes) for row in rows}
-    one = np.random.RandomState(seed) if how.legacy else None
+    one_stream = np.random.RandomState(seed) if how.legacy else None
     streams = {
-        weight: one or stream(seed, "tensor", name or weight, count=prod(shape))
+        weight: one_stream or stream(seed, "tensor", name or weight, count=prod(shape))
         for weight, shape in shapes.items()
     }
-    cuts = {row.name: head_count(row, sizes) if how.layout == "per_head" else 1 for row in rows}
-    turns = [(row, head) for row in rows for head in range(cuts[row.name])]
-    if one and how.layout == "per_head":
+
+    is_by_head = how.layout == "per_head"
+    part_counts = {row.name: head_count(row, sizes) if is_by_head else 1 for row in rows}
+    turns = [(row, head) for row in rows for head in range(part_counts[row.name])]
+    if one_stream and is_by_head:
         turns.sort(key=lambda turn: (not turn[0].is_split, turn[1]))
+
     parts: dict[str, list[Array]] = {weight: [] for weight in shapes}
     for row, _ in turns:
         *lead, columns = shapes[row.name]
-        part = (*lead, columns // cuts[row.name])
-        parts[row.name].append(draw_numbers(streams[row.name], part, how.distribution, sizes["d_model"]))
-    said = description(how, seed)
-    whole = {row: np.concatenate(parts[row.name], axis=-1) for row in rows}
-    return {row.name: (split_heads(array, row, sizes), said) for row, array in whole.items()}
+        shape = (*lead, columns // part_counts[row.name])
+        part = draw_numbers(streams[row.name], shape, how.distribution, sizes["d_model"])
+        parts[row.name].append(part)
+
+    origin = description(how, seed)
+    named: Named = {}
+    for row in rows:
+        fused = np.concatenate(parts[row.name], axis=-1)
+        named[row.name] = split_heads(fused, row, sizes), origin
+    return named
 
 
 def misfits(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Iterator[str]:
-    projections = {shape_in(TABLE[name].side_by_side, sizes) for name in PROJECTIONS}
+    """Weights that are given and have not the shape that they need, or hold no finite numbers."""
+    projection_shapes = {shape_in(TABLE[name].side_by_side, sizes) for name in PROJECTIONS}
+
     for path, tensor in settings.weights.written():
-        row, place = TABLE[PROJECTIONS[0] if path[-1] == "W" else str(path[-1])], settings.where(path)
+        place = settings.where(path)
+        row = TABLE[PROJECTIONS[0] if path[-1] == "W" else str(path[-1])]
         layout = row.own.partition(" ")[2] if path[1] == "heads" else row.side_by_side
         expected = shape_in(layout, sizes)
-        if path[-1] == "W" and len(projections) > 1:
+
+        if path[-1] == "W" and len(projection_shapes) > 1:
             yield f"{place}: one matrix for Q, K and V needs d_k = d_v and kv_heads = heads"
             continue
         if tensor == IDENTITY and len(expected) == 2 and expected[0] != expected[1]:
             yield f"{place}: identity must be square, but this is {dims(expected)}; give the matrix"
-        if path in given and given[path].shape != expected:
+
+        if path not in given:
+            continue
+        array = given[path]
+        if array.shape != expected:
             meaning = dims(map(shown_axis, parse_axes(layout)))
-            yield f"{place}: {dims(given[path].shape)}, expected {dims(expected)} ({meaning})"
-        if path in given and not np.isfinite(given[path]).all():
-            at = np.argwhere(~np.isfinite(given[path]))[0].tolist()
-            yield f"{place}: {given[path][tuple(at)]} at {at}; every number must be finite"
+            yield f"{place}: {dims(array.shape)}, expected {dims(expected)} ({meaning})"
+
+        if not np.isfinite(array).all():
+            first = np.argwhere(~np.isfinite(array))[0].tolist()
+            yield f"{place}: {array[tuple(first)]} at {first}; every number must be finite"
 
 
 def description(how: Random, seed: int) -> str:
@@ -214,9 +250,12 @@ class FewNumbers:
     """The numbers of `RandomState`, one by one: Python has the same Mersenne Twister, seeded alike."""
 
     def seed(self, words: Array) -> None:
-        # Of an integer Python leaves out leading words of zeros, which NumPy counts.
-        number = int.from_bytes(words.astype("<u4").tobytes(), "little")
-        self.random = Twister(number).random if words[-1] else np.random.RandomState(words).random_sample
+        if words[-1]:
+            number = int.from_bytes(words.astype("<u4").tobytes(), "little")
+            self.random = Twister(number).random
+        else:
+            # Of an integer Python leaves out leading words of zeros, which NumPy counts.
+            self.random = np.random.RandomState(words).random_sample
         self.spare: float | None = None
 
     def random_sample(self, shape: Shape) -> Array:
@@ -228,12 +267,16 @@ class FewNumbers:
     def normal(self) -> float:
         """Two points at a time, by the polar method (Marsaglia & Bray 1964)."""
         if self.spare is not None:
-            number, self.spare = self.spare, None
+            number = self.spare
+            self.spare = None
             return number
+
         r2 = 0.0
         while not 0 < r2 < 1:
-            x, y = 2 * self.random() - 1, 2 * self.random() - 1
+            x = 2 * self.random() - 1
+            y = 2 * self.random() - 1
             r2 = x * x + y * y
+
         factor = sqrt(-2 * log(r2) / r2)
         self.spare = factor * x
         return factor * y
@@ -255,7 +298,8 @@ def stream(seed: int, *name: str, count: int) -> Numbers:
 
 def key(seed: int, *name: str) -> Array:
     """SHA-256 of seed and name, as eight words: the stream of a named thing begins with them."""
-    digest = sha256("\x1f".join((str(seed), *name)).encode("utf-8", "surrogatepass")).digest()
+    text = "\x1f".join((str(seed), *name))
+    digest = sha256(text.encode("utf-8", "surrogatepass")).digest()
     return np.frombuffer(digest, dtype="<u4").astype(np.uint32)
 
 

@@ -55,13 +55,23 @@ def carry_out(
     says nothing here, `overflow` finds it: of what is kept, and of all that it was computed from.
     """
     steps = steps_needed(derivation, keep)
-    execution = Execution(steps, given, dtype, edits or {}, keep, tile, progress)
+    execution = Execution(
+        steps=steps,
+        given=given,
+        dtype=dtype,
+        edits=edits or {},
+        keep=keep,
+        tile=tile,
+        progress=progress,
+    )
+
     # Given arrays first: a mask stands after the scores it is about, and blocks read both.
     ordered = sorted(steps, key=lambda step: not isinstance(step.op, Given))
     with np.errstate(all="ignore"):
         for step in in_turn(ordered, execution.back):
             execution.carry_on(step)
         grown = execution.overflow()
+
     kept = {
         step.name: own(execution.values[step.name], given.get(step.name))
         for step in steps
@@ -99,28 +109,38 @@ class Execution:
         """Add the value of the next step, unless tiles have computed it."""
         if self.stretch and step is self.stretch[0]:
             self.begin_stretch()
+
         if self.tiled and step in self.back:
-            if step is self.back[0]:
+            if step is self.back[0]:  # with it come all the others
                 from attnctl.math.engine.tiles import fill_backward
 
                 self.values.update(fill_backward(self.tiled, self.back, self.values))
-        elif not (self.tiled and step in self.stretch):
-            self.values[step.name] = self.compute(step)
+            return
+        if self.tiled and step in self.stretch:
+            return
+
+        self.values[step.name] = self.compute(step)
 
     def begin_stretch(self) -> None:
         """Compute the stretch in tiles, where it is large and not all of it is kept."""
         self.safe = not self.edits and in_range(self.stretch, self.values)
         if self.keep is None or self.edits:
             return
+
         q, k = (self.values[name] for name in self.stretch[0].inputs)
-        if self.tile is None and prod(q.shape[:-1]) * k.shape[-2] <= FEWEST_FOR_TILES:
+        scores = prod(q.shape[:-1]) * k.shape[-2]
+        if self.tile is None and scores <= FEWEST_FOR_TILES:
             return
+
         from attnctl.math.engine.tiles import blockwise, lay_out_stretch
 
+        # Of the stretch there must be left what is kept, and what a step outside it reads.
         inside = step_names(self.stretch)
         others = [step for step in self.steps if step.name not in inside and step not in self.back]
-        left = {*self.keep, *(inside & {name for step in others for name in step.inputs})}
-        self.tiled = lay_out_stretch(self.steps, self.stretch, self.values, left, self.safe)
+        read_outside = {name for step in others for name in step.inputs}
+        left = {*self.keep, *(inside & read_outside)}
+
+        self.tiled = lay_out_stretch(self.steps, self.stretch, self.values, left, in_range=self.safe)
         self.empty = blockwise(self.tiled, self.tile, self.progress)
         self.values.update(self.tiled.made())
 
@@ -132,6 +152,7 @@ class Execution:
             value = step.op.apply(*(self.values[name] for name in step.inputs))
         if value.dtype != bool:  # masks stay true and false
             value = value.astype(self.dtype, copy=False)
+
         if step.name == WEIGHTS:  # before edits: a row that an edit clears is not blind
             self.empty = empty_rows(value)
         elif step.name == LOGSUMEXP and WEIGHTS not in step_names(self.steps):
@@ -146,13 +167,15 @@ class Execution:
 
 def in_turn(steps: Sequence[Step], back: Sequence[Step]) -> list[Step]:
     """The steps, those of the stretch one after another once all that they read is there."""
-    names = {step.name for step in back}
-    after = set(names)
+    in_stretch = step_names(back)
+    follows = set(in_stretch)
     for step in steps:
-        if after & set(step.inputs):
-            after.add(step.name)
-    before = [step for step in steps if step.name not in after]
-    return [*before, *back, *(step for step in steps if step.name in after - names)]
+        if follows & set(step.inputs):
+            follows.add(step.name)
+
+    before = [step for step in steps if step.name not in follows]
+    after = [step for step in steps if step.name in follows - in_stretch]
+    return [*before, *back, *after]
 
 
 def own(value: Array, handed_in: Array | None) -> Array:
@@ -183,10 +206,17 @@ def stretch_of(steps: Iterable[Step]) -> list[Step]:
     scores = [step for step in forward if step.is_n_by_n]
     if any(WEIGHTS in step.inputs for step in scores):
         return []
-    there = step_names(scores)
-    others = [step for step in forward if isinstance(step.op, RowWise) and step.name not in there]
-    rows = [step for step in others if there & set(step.inputs)]
-    return sorted([*scores, *rows], key=lambda step: 2 * (WEIGHTS in step.inputs) + (step.name == WEIGHTS))
+
+    names = step_names(scores)
+    others = [step for step in forward if isinstance(step.op, RowWise) and step.name not in names]
+    rows = [step for step in others if names & set(step.inputs)]
+
+    def turn(step: Step) -> int:
+        if WEIGHTS in step.inputs:
+            return 2
+        return 1 if step.name == WEIGHTS else 0
+
+    return sorted([*scores, *rows], key=turn)
 
 
 def empty_rows(weights: Array) -> list[list[int]]:
@@ -211,19 +241,26 @@ def overflow(
     """
     steps = [step for step in steps if not isinstance(step.op, Given)]
     hiding: set[str] = set()  # steps in which −∞ may be meant
-    hidden = False
+    is_hidden = False
     for step in steps:
-        hidden |= step.name in edited or (step.is_n_by_n and step.op.hides)
-        if hidden or step.op.log_of_sum:
+        if step.name in edited or (step.is_n_by_n and step.op.hides):
+            is_hidden = True  # and in all that follow
+        if is_hidden or step.op.log_of_sum:
             hiding.add(step.name)
-    again: dict[str, list[int]] = {}
+
+    cells_in_tiles: dict[str, list[int]] = {}
     if tiled:
         from attnctl.math.engine.tiles import find_in_tiles
 
-        again = find_in_tiles(tiled, lambda step, value: first_cell(value, hides=step.name in hiding))
+        cells_in_tiles = find_in_tiles(
+            tiled, lambda step, value: first_cell(value, hides=step.name in hiding)
+        )
+
     for step in steps:
-        hides = step.name in hiding
-        cell = first_cell(values[step.name], hides=hides) if step.name in values else again.get(step.name)
+        if step.name in values:
+            cell = first_cell(values[step.name], hides=step.name in hiding)
+        else:
+            cell = cells_in_tiles.get(step.name)
         if cell is not None:
             return step.name, cell
     return None
@@ -231,11 +268,14 @@ def overflow(
 
 def first_cell(array: Array, *, hides: bool) -> list[int] | None:
     """The first cell that is not finite, and not −∞ where that hides."""
-    fine = np.isfinite(array)
-    if fine.all():
+    is_fine = np.isfinite(array)
+    if is_fine.all():
         return None
-    grown = np.argwhere(~(fine | np.isneginf(array)) if hides else ~fine)
-    return [int(at) for at in grown[0]] if len(grown) else None
+
+    if hides:
+        is_fine |= np.isneginf(array)
+    grown = np.argwhere(~is_fine)
+    return list(map(int, grown[0])) if len(grown) else None
 
 
 def in_range(stretch: Sequence[Step], values: Mapping[str, Array]) -> bool:
@@ -244,14 +284,18 @@ def in_range(stretch: Sequence[Step], values: Mapping[str, Array]) -> bool:
     mixed = [values[name] for step in stretch if not step.is_n_by_n for name in step.inputs[1:]]
     if not isinstance(product.op, MatMulT) or not all(np.isfinite(v).all() for v in mixed):
         return False
+
     q, k = (values[name] for name in product.inputs)
     limit = float(np.finfo(q.dtype).max) / ROOM
-    size, reach = largest_norm(q) * largest_norm(k), q.shape[-2] + k.shape[-2]
+    largest = largest_norm(q) * largest_norm(k)
+    reach = q.shape[-2] + k.shape[-2]  # no query is farther from a key
+
     for step in others:
-        if not size <= limit:  # or NaN
+        if not largest <= limit:  # or NaN
             return False
-        size = step.op.largest_score(size, reach, *(values[name] for name in step.inputs[1:]))
-    return size <= limit
+        beside = [values[name] for name in step.inputs[1:]]
+        largest = step.op.largest_score(largest, reach, *beside)
+    return largest <= limit
 
 
 def largest_norm(rows: Array) -> float:

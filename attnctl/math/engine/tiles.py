@@ -101,18 +101,25 @@ class Stretch:
 
     def cut_queries(self, queries: int) -> list[slice]:
         """Blocks of so many queries, each within one document: scores of one change no sum of another."""
-        hides = [op for op in (step.op for step in self.steps) if isinstance(op, Hide)]
-        inside = {at for op in hides for at in op.borders() if 0 < at < self.queries}
+        borders = {0, self.queries}
+        for step in self.steps:
+            if isinstance(step.op, Hide):
+                borders.update(border for border in step.op.borders() if 0 < border < self.queries)
+
         return [
             slice(start, min(start + queries, stop))
-            for first, stop in pairwise(sorted({0, self.queries} | inside))
+            for first, stop in pairwise(sorted(borders))
             for start in range(first, stop, queries)
         ]
 
     def fill_whole_rows(self, lead: Lead, rows: slice, scratch: Array) -> Array:
         """Compute every step for these queries of one head; returns the queries that see nothing."""
-        values = self.compute_tile(self.steps, lead, rows, self.visible_keys(lead, rows), lambda _: scratch)
-        if WEIGHTS not in values or (self.in_range and not any(step.op.hides for step in self.steps)):
+        keys = self.visible_keys(lead, rows)
+        values = self.compute_tile(self.steps, lead, rows, keys, scratch=lambda _: scratch)
+
+        # Where nothing is hidden and all is finite, every query sees a key.
+        sees_all = self.in_range and not any(step.op.hides for step in self.steps)
+        if WEIGHTS not in values or sees_all:
             return np.empty(0, int)
         return np.flatnonzero(~values[WEIGHTS].any(axis=-1))
 
@@ -137,9 +144,10 @@ class Stretch:
         softmax, mix = self.steps[-2:]
         seen = self.visible_keys(lead, rows)
         for start in reversed(range(seen.start, seen.stop, keys)):
-            stop = min(start + keys, seen.stop)
-            values = self.compute_tile(self.steps[:-2], lead, rows, slice(start, stop), lambda _: scratch)
-            s, v = values[softmax.inputs[0]], values[mix.inputs[1]]
+            tile = slice(start, min(start + keys, seen.stop))
+            values = self.compute_tile(self.steps[:-2], lead, rows, tile, scratch=lambda _: scratch)
+            s = values[softmax.inputs[0]]
+            v = values[mix.inputs[1]]
             yield s, v, scratch[: s.size].reshape(s.shape)
 
     def compute_tile(
@@ -156,22 +164,26 @@ class Stretch:
         Where all steps of scores have the same scratch, one takes the place of another; `note` sees
         each before it goes.
         """
-        at = self.block(lead, rows.start, keys.start)
+        block = self.block(lead, rows.start, keys.start)
         cuts = {"query": rows, "key": keys}
-        size = (rows.stop - rows.start, keys.stop - keys.start)
+        shape = (rows.stop - rows.start, keys.stop - keys.start)
         values = {name: self.cut(x, self.axes[name], lead, cuts) for name, x in self.outside.items()}
+
         for step in steps:
-            inputs, out = [values[name] for name in step.inputs], None
+            out: Array | None = None
             if step.name in self.kept:
                 out = self.cut(self.kept[step.name], after_head(step), lead, cuts)
             elif step.axes[-1] == "key":
-                out = scratch(step.name)[: prod(size)].reshape(size)
+                out = scratch(step.name)[: prod(shape)].reshape(shape)
+
+            inputs = [values[name] for name in step.inputs]
             if isinstance(step.op, RowWise):
-                values[step.name] = step.op.block(at).apply(*inputs, out=out)
+                values[step.name] = step.op.block(block).apply(*inputs, out=out)
             else:  # of the backward pass
                 values[step.name] = step.op.apply(*inputs)
             if note:
                 note(step, values[step.name])
+
         return values
 
     def block(self, lead: Lead, query: int, key: int = 0) -> Block:
@@ -185,16 +197,20 @@ class Stretch:
 
     def visible_keys(self, lead: Lead, rows: slice) -> slice:
         """The keys to compute for these queries: those they can see, or all where a kept step has all."""
+        every_key = slice(0, self.keys)
+        if not self.in_range:
+            return every_key
         n_by_n = {step.name for step in self.steps if step.axes[-1] == "key"}
-        if not self.in_range or any(TABLE[name].hidden is None for name in n_by_n & self.kept.keys()):
-            return slice(0, self.keys)
-        at = self.block(lead, rows.start)
-        spans = [
-            step.op.block(at).visible_to_any(rows.stop - rows.start, self.keys)
-            for step in self.steps
-            if isinstance(step.op, Hide)
-        ]
-        first, last = spans[0] if spans else (0, self.keys)
+        if any(TABLE[name].hidden is None for name in n_by_n & self.kept.keys()):
+            return every_key
+
+        first, last = 0, self.keys
+        hide = next((step.op for step in self.steps if isinstance(step.op, Hide)), None)
+        if hide is not None:
+            block = hide.block(self.block(lead, rows.start))
+            first, last = block.visible_to_any(rows.stop - rows.start, self.keys)
+
+        # Queries that see nothing get one key, which is hidden: a tile is never empty.
         return slice(first, last) if first < last else slice(0, 1)
 
 
@@ -210,20 +226,38 @@ def lay_out_stretch(
     q, k = (values[name] for name in stretch[0].inputs)
     lead = np.broadcast_shapes(q.shape[:-2], k.shape[:-2])
     sizes = {"query": q.shape[-2], "key": k.shape[-2]}
+
+    read = {name for step in stretch for name in step.inputs}
     outside = {}
-    for name in {name for step in stretch for name in step.inputs} - {step.name for step in stretch}:
-        own = values[name].shape[-len(axes[name]) :]
-        shape = tuple(sizes.get(axis, size) for axis, size in zip(axes[name], own, strict=True))
+    for name in read - {step.name for step in stretch}:
+        last_sizes = values[name].shape[-len(axes[name]) :]
+        shape = tuple(sizes.get(axis, size) for axis, size in zip(axes[name], last_sizes, strict=True))
         outside[name] = np.broadcast_to(values[name], (*lead, *shape))
+
     kept = {}
     for step in stretch:
-        if step.name in keep or step.axes[-1] != "key":
-            columns = {**sizes, step.axes[-1]: sizes.get(step.axes[-1]) or values[step.inputs[1]].shape[-1]}
-            columns["chunk"] = getattr(step.op, "chunk", 1)
-            kept[step.name] = np.zeros((*lead, *(columns[axis] for axis in after_head(step))), q.dtype)
-            if hidden := TABLE[step.name].hidden:  # what no block computes is hidden
-                kept[step.name].fill(hidden)
-    return Stretch(stretch, outside, axes, kept, lead, sizes["query"], sizes["key"], in_range)
+        last_axis = step.axes[-1]
+        if step.name not in keep and last_axis == "key":
+            continue
+
+        columns = sizes.get(last_axis) or values[step.inputs[1]].shape[-1]
+        size_of = {**sizes, last_axis: columns, "chunk": getattr(step.op, "chunk", 1)}
+        array = np.zeros((*lead, *(size_of[axis] for axis in after_head(step))), q.dtype)
+        hidden = TABLE[step.name].hidden
+        if hidden:  # what no block computes is hidden
+            array.fill(hidden)
+        kept[step.name] = array
+
+    return Stretch(
+        steps=stretch,
+        outside=outside,
+        axes=axes,
+        kept=kept,
+        lead=lead,
+        queries=sizes["query"],
+        keys=sizes["key"],
+        in_range=in_range,
+    )
 
 
 def after_head(step: Step) -> tuple[str, ...]:
@@ -236,24 +270,26 @@ def blockwise(
 ) -> list[list[int]]:
     """Fill what is kept, in tiles of (query, key), on every core; returns the rows that see nothing."""
     queries, keys = tile or stretch.tile()
-    own = threading.local()
+    of_thread = threading.local()  # scratch memory, which no two threads may share
 
     def work(task: tuple[Lead, slice]) -> list[list[int]]:
-        if not hasattr(own, "scratch"):
-            own.scratch = np.empty(queries * (keys if stretch.online else stretch.keys), stretch.dtype)
+        if not hasattr(of_thread, "scratch"):
+            columns = keys if stretch.online else stretch.keys
+            of_thread.scratch = np.empty(queries * columns, stretch.dtype)
+
         lead, rows = task
         with np.errstate(all="ignore"):
             if stretch.online:
-                empty = stretch.fill_in_key_tiles(lead, rows, keys, own.scratch)
+                empty = stretch.fill_in_key_tiles(lead, rows, keys, of_thread.scratch)
             else:
-                empty = stretch.fill_whole_rows(lead, rows, own.scratch)
+                empty = stretch.fill_whole_rows(lead, rows, of_thread.scratch)
         return [[*lead, rows.start + int(row)] for row in empty]
 
     tasks = stretch.tasks(queries)
     scores = prod(stretch.lead) * stretch.queries * stretch.keys
     empty: list[list[int]] = []
-    for done, found in enumerate(over_cores(work, tasks, scores), 1):
-        empty += found
+    for done, rows in enumerate(over_cores(work, tasks, scores), 1):
+        empty += rows
         if progress:
             progress(done, len(tasks))
     return empty
@@ -275,7 +311,8 @@ def find_in_tiles(
             if cell is not None:
                 found[step.name] = [*lead, start + cell[0], cell[1]]
 
-        bare.compute_tile(steps, lead, part, slice(0, stretch.keys), lambda _: scratch, note)
+        every_key = slice(0, stretch.keys)
+        bare.compute_tile(steps, lead, part, every_key, scratch=lambda _: scratch, note=note)
     return found
 
 
@@ -293,10 +330,16 @@ def of_scores(steps: Iterable[Step]) -> list[Step]:
 
 def back_stretch(steps: Sequence[Step], keep: Collection[str]) -> list[Step]:
     """These gradients, where all are by query or by key and no scores are kept whole; else none."""
+    if any(step.is_n_by_n and step.name in keep for step in steps):
+        return []
+
     back = of_scores(steps)
-    rows = [step for step in back if not step.is_n_by_n]
-    fits = all("head" in step.axes and after_head(step)[:1] in {("query",), ("key",)} for step in rows)
-    return back if fits and not any(step.is_n_by_n and step.name in keep for step in steps) else []
+    for step in back:
+        if step.is_n_by_n:
+            continue
+        if "head" not in step.axes or after_head(step)[:1] not in {("query",), ("key",)}:
+            return []
+    return back
 
 
 def needs_whole(steps: Sequence[Step], keep: Collection[str]) -> bool:
@@ -307,7 +350,8 @@ def needs_whole(steps: Sequence[Step], keep: Collection[str]) -> bool:
 def fill_backward(forward: Stretch, back: Sequence[Step], values: Mapping[str, Array]) -> dict[str, Array]:
     """The gradients of a stretch that are by query or by key, heads over the machine's cores."""
     steps = [*(step for step in forward.steps if step.is_n_by_n), *back]
-    lead, sizes = forward.lead, {"query": forward.queries, "key": forward.keys}
+    lead = forward.lead
+    sizes = {"query": forward.queries, "key": forward.keys}
     made = {step.name for step in steps} | forward.outside.keys()
     outside = {
         name: np.broadcast_to(values[name], (*lead, *values[name].shape[-len(own) :]))
@@ -315,12 +359,16 @@ def fill_backward(forward: Stretch, back: Sequence[Step], values: Mapping[str, A
         for name in step.inputs
         if name not in made and (own := axes_by_head(name))
     }
+
+    # Half precision is summed in single.
     wide = np.result_type(forward.dtype, np.float32)
-    out = {
-        step.name: np.zeros((*lead, sizes[after_head(step)[0]], values_size(step, values, forward)), wide)
-        for step in back
-        if not step.is_n_by_n
-    }
+    out: dict[str, Array] = {}
+    for step in back:
+        if not step.is_n_by_n:
+            rows_axis, *_ = after_head(step)
+            columns = values_size(step, values, forward)
+            out[step.name] = np.zeros((*lead, sizes[rows_axis], columns), wide)
+
     axes = {**forward.axes, **{name: axes_by_head(name) for name in outside}}
     bare = replace(forward, steps=steps, outside={**forward.outside, **outside}, axes=axes, kept={})
     most = bare.whole_rows()
@@ -339,9 +387,11 @@ def fill_backward(forward: Stretch, back: Sequence[Step], values: Mapping[str, A
                     bare.cut(out[step.name], after_head(step), head, cuts)[...] += made
 
             with np.errstate(all="ignore"):
-                bare.compute_tile(steps, head, rows, cuts["key"], scratch, add)
+                bare.compute_tile(steps, head, rows, cuts["key"], scratch=scratch, note=add)
 
-    list(over_cores(work, list(np.ndindex(*lead)), prod(lead) * forward.queries * forward.keys))
+    heads = list(np.ndindex(*lead))
+    scores = prod(lead) * forward.queries * forward.keys
+    list(over_cores(work, heads, scores))
     return {name: array.astype(forward.dtype, copy=False) for name, array in out.items()}
 
 
