@@ -25,6 +25,9 @@ ATTENTION = "attention"
 NEXT_TOKENS = "next_tokens"
 """The tokens whose logits a trace has, where it is of what follows the last layer."""
 
+LAID_OUT = "laid_out"
+"""What a header says where it is known which way matrices were multiplied: no other reading is tried."""
+
 DROPPED = "dropped_out"
 """The output of a captured call after dropout, which nothing can be held to."""
 

@@ -153,6 +153,49 @@ OF_TORCH = {
         "wo.weight",
         "weight-transposed",
     ),
+    "weights of torch in NumPy, none of which is transposed": Fault(
+        "parts = [nn.Linear(8, 8) for _ in range(4)]\n"
+        "pairs = [(part.weight.numpy(), part.bias.numpy()) for part in parts]\n"
+        "def dense(rows, pair):\n    return rows @ pair[0] + pair[1]\n"
+        "q, k, v = (dense(h[0].numpy(), pair) for pair in pairs[:3])\n"
+        "a = torch.softmax(torch.from_numpy(q @ k.T) / 8**0.5, -1).numpy()\nout = dense(a @ v, pairs[3])\n",
+        "rows @ pair[0]",
+        "weight-transposed",
+    ),
+    "a mask whose result nothing reads": Fault(
+        "short = torch.tensor([5, 3, 4])\nis_word = torch.arange(5)[None] < short[:, None]\n"
+        "s = h @ nn.Linear(8, 8)(h).mT / 8**0.5\ns.masked_fill(~is_word[:, None], -1e9)\n"
+        "out = F.softmax(s, -1) @ h\n",
+        "s.masked_fill",
+        "mask-ignored",
+    ),
+    "masks of other sentences for heads": Fault(
+        "text = torch.tensor([[0, 0, 1, 1, 1], [0, 0, 0, 0, 1], [0, 1, 1, 2, 2]])\n"
+        "other = text[:, :, None] != text[:, None]\n"
+        "attend = nn.MultiheadAttention(8, 2, batch_first=True).eval()\n"
+        "out, _ = attend(h, h, h, attn_mask=other.repeat(2, 1, 1))\n",
+        "attend(h, h, h, attn_mask",
+        None,
+    ),
+}
+OF_TORCH_RIGHT = {
+    "dropout while it trains": (
+        "part = nn.Linear(8, 24)\n"
+        "def attend(is_training):\n"
+        "    q, k, v = part(h).chunk(3, -1)\n"
+        "    share = 0.1 if is_training else 0.0\n"
+        "    return F.scaled_dot_product_attention(q, k, v, dropout_p=share, is_causal=True)\n"
+        "attend(True)\nattend(False)\n"
+    ),
+    "one more token for groups of heads": (
+        "wq, wk, wv = torch.randn(8, 8), torch.randn(8, 4), torch.randn(8, 4)\n"
+        "def heads(rows, n):\n    return rows.unflatten(-1, (n, 2)).transpose(1, 2)\n"
+        "k, v = heads(h @ wk, 2), heads(h @ wv, 2)\n"
+        "F.scaled_dot_product_attention(heads(h @ wq, 4), k, v, is_causal=True, enable_gqa=True)\n"
+        "new = torch.randn(3, 1, 8)\n"
+        "k, v = torch.cat([k, heads(new @ wk, 2)], 2), torch.cat([v, heads(new @ wv, 2)], 2)\n"
+        "F.scaled_dot_product_attention(heads(new @ wq, 4), k, v, enable_gqa=True)\n"
+    ),
 }
 WITH_TORCH = (
     "import torch\nfrom torch import nn\nimport torch.nn.functional as F\ntorch.manual_seed(4)\n"
@@ -169,3 +212,34 @@ def test_what_is_wrong_with_torch_is_shown_where_it_is_made(call, what):
     report = json.loads(done.out)
     assert (done.code, report["mistake"]) == (1, mistake), report
     assert expected in (WITH_TORCH + text).splitlines()[report["line"] - 1]
+
+
+@pytest.mark.parametrize("what", OF_TORCH_RIGHT)
+def test_what_is_right_with_torch_agrees(call, what):
+    pytest.importorskip("torch")
+    Path("p.py").write_text(WITH_TORCH + OF_TORCH_RIGHT[what])
+    done = call("check", "p.py", "--causal")
+    assert done.code == 0, done.out + done.err
+
+
+OF_JAX = """import jax
+from jax import numpy as jnp
+
+def head(x, wq, wk, wv):
+    q, k, v = x @ wq, x @ wk, x @ wv
+    return jax.nn.softmax(q @ k.T {scale}) @ v
+
+x, *weights = (jax.random.normal(key, (2, 5, 5)) for key in jax.random.split(jax.random.key(0), 4))
+heads = jax.vmap(head, in_axes=(None, 0, 0, 0), out_axes=1)
+print(jax.vmap(heads, in_axes=(0, None, None, None))(x, *weights).shape)
+"""
+
+
+@pytest.mark.parametrize(("scale", "code"), [("/ 5**0.5", 0), ("* 5**0.5", 1)])
+def test_what_jax_maps_is_judged_member_by_member(call, scale, code):
+    pytest.importorskip("jax")
+    Path("p.py").write_text(OF_JAX.format(scale=scale))
+    done = call("check", "p.py", "--json")
+    reports = json.loads(done.out)
+    assert (done.code, len(reports)) == (code, 4), reports
+    assert {report["line"] for report in reports if not report["agrees"]} == ({6} if code else set())

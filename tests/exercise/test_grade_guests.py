@@ -81,7 +81,7 @@ def test_what_a_program_leaves_is_refused(tmp_path, monkeypatch, call, text):
     graded = call("exercise", "grade", "h.py")
     assert graded.code == 2
     assert "1 unreadable" in graded.out
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 120  # however much else is running: nothing hangs
 
 
 def test_a_program_that_dies_of_a_signal_is_said_to(tmp_path, monkeypatch, call):

@@ -235,7 +235,9 @@ def plan_as_stated(trace: Trace) -> DumpPlan:
 
 
 def trace_of_arrays(arrays: Mapping[str, Any]) -> Trace:
-    """Arrays of no file as a trace that says nothing of how they came about."""
+    """Arrays of no file as a trace that says nothing of how they came about; a trace stays as it is."""
+    if isinstance(arrays, Trace):
+        return arrays
     found = {name: as_array(name, array) for name, array in arrays.items()}
     steps = {name: foreign_step(name, array) for name, array in found.items()}
     return Trace(steps, found)

@@ -25,6 +25,7 @@ from attnctl.sources.dump import Dump
 from attnctl.sources.program.attention import Attention, AttentionFinder
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.join import join
+from attnctl.sources.program.layers import LayerReader
 from attnctl.sources.program.meant import Meaning
 from attnctl.sources.program.module import read_module
 from attnctl.sources.program.named import Steps
@@ -105,6 +106,7 @@ class RecordedProgram:
                 except (ValueError, KeyError, IndexError) as error:
                     place = str(place_of(self.graph, attention.output))
                     self.left.append(Left(place, f"its arrays do not fit together ({error})"))
+            LayerReader(self.graph, self.meaning).settle(out)
         return out
 
     def run_again(self, texts: Mapping[str, str], seconds: float) -> RecordedProgram:
@@ -138,14 +140,14 @@ class RecordedProgram:
         return sorted(out, key=lambda attention: attention.output)
 
 
-JITTED = re.compile(r"\bjit\b")
+JITTED = re.compile(r"\b(jit|vmap|pmap)\b")
 
 
 def read_program(path: str, asked: dict[str, object], answers: bytes = b"") -> RecordedProgram:
     """Carry a program out and read its attentions; `answers` are what it reads as its input.
 
-    What jax compiles is not seen. Where nothing else is there, the program runs once more with jax
-    carrying out what it would compile: the same numbers, but for rounding.
+    What jax compiles or maps is not seen. Where nothing else is there, the program runs once more with
+    jax carrying out what it would compile, and member after member: the same numbers, but for rounding.
     """
     as_it_is = AS_IT_IS._replace(answers=answers)
     program = RecordedProgram(record_program(path, surroundings=as_it_is), asked, as_it_is)

@@ -183,10 +183,17 @@ def theta_of(frequencies: Sequence[float]) -> float | None:
 
 def normalization(before: Array, after: Between, vectors: Sequence[Array]) -> Stage | None:
     """Whether each row was normalized, and perhaps multiplied by one of these vectors."""
+    return normalized_over(-1, before, after, vectors) or normalized_over(-2, before, after, vectors)
+
+
+def normalized_over(axis: int, before: Array, after: Between, vectors: Sequence[Array]) -> Stage | None:
+    """A norm over one axis: over the numbers of a head, as it is meant, or by mistake over its tokens."""
     rows = before.astype(float)
     width = rows.shape[-1]
-    for kind, centered in (("rms", rows), ("layer", rows - rows.mean(-1, keepdims=True))):
-        square = (centered**2).mean(-1, keepdims=True)
+    if rows.shape[axis] < 2:
+        return None
+    for kind, centered in (("rms", rows), ("layer", rows - rows.mean(axis, keepdims=True))):
+        square = (centered**2).mean(axis, keepdims=True)
         best: tuple[float, float, Array | None] = (np.inf, 0.0, None)
         for eps in EPSILONS:
             normed = centered / np.sqrt(np.maximum(square + eps, 1e-30))

@@ -21,6 +21,7 @@ from types import CodeType
 from typing import Any
 
 from attnctl.base.programs import run_as_main
+from attnctl.sources.program.eager import EAGER, replace_vmap
 from attnctl.sources.program.instrument import NAME, Site, instrument
 from attnctl.sources.program.record import Recorder
 from attnctl.sources.program.text import NOTEBOOK, text_of
@@ -164,6 +165,8 @@ def main(path: str, into: str, changed: str = "") -> None:
     if changed:
         texts = json.loads(Path(changed).read_text("utf-8"))
     guest = Guest(path, texts)
+    if EAGER in os.environ:
+        replace_vmap()
     guest.instrument_modules()
     ending = guest.run()
     if os.getpid() == process:  # a process that it forked comes here, too

@@ -29,6 +29,12 @@ class LineChange(NamedTuple):
     """What was taken off."""
 
 
+def is_below_top(now: Array, is_hidden: Array) -> bool:
+    """True if the largest number of each column is 0, as where it was taken off before exp."""
+    top = np.where(is_hidden, -np.inf, now).max(-2)
+    return bool(np.allclose(top[np.isfinite(top)], 0, atol=1e-6))
+
+
 def classify(before: Array, now: Array) -> LineChange:
     """What an array became: hidden in places, multiplied, shifted by the row, or something else."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -46,6 +52,8 @@ def classify(before: Array, now: Array) -> LineChange:
         taken_off = np.where(known, before.astype(float) - now, np.nan)
         slack = SHIFT_SLACK * float(np.abs(before[known]).max(initial=0.0))
         for axis in (-1, -2):
+            if axis == -2 and not is_below_top(now, is_hidden):
+                continue  # a bias by the key, as ALiBi's may be written: softmax over keys does see it
             usual = np.nanmedian(taken_off, axis=axis, keepdims=True)
             if before.shape[axis] > 1 and np.allclose(np.where(known, taken_off - usual, 0), 0, atol=slack):
                 return LineChange(ChangeKind.SHIFT, np.nan_to_num(usual))

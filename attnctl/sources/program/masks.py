@@ -56,38 +56,82 @@ class MaskReader:
         """What was meant to be hidden: asked for, or made."""
         empty = self.empty_slots(steps)
         if empty is not None:
-            steps.put(MASK, np.broadcast_to(~empty[:, None, None], hidden.shape), steps.score_events[:1])
-            steps.empty_slots = self.where_slots_are_left(steps, empty)
-            slots = plural(int(empty.any(0).sum()), "slot")
-            steps.notes.append(f"{slots} of its cache had not been written to: these are no keys yet.")
-            if self.put_what_was_written_over(steps):
-                empty = self.empty_slots(steps)
-                assert empty is not None
-                steps.arrays[MASK] = np.broadcast_to(~empty[:, None, None], hidden.shape)
-            if steps.triangle is not None or self.asked.get("causal"):
-                # The queries are the last tokens that were written.
-                written = int((~empty).sum(-1).max())
-                queries = hidden.shape[-2]
-                steps.options |= {"causal": True, "causal_offset": max(written - queries, 0)}
+            self.put_written_slots(steps, empty, hidden)
             return
+
         is_made = steps.triangle is not None
         is_newest = steps.reads_newest(len(hidden))
         of_another = MEMORY in steps.arrays and not is_newest
         if of_another and self.some_causal and (is_made or shows_triangle(hidden)):
             return  # keys of another sentence have no order with the queries
-        if not is_made and sees_padding_only(steps.arrays.get(MEMORY, steps.arrays.get(X)), hidden):
-            steps.put(MASK, hidden, steps.score_events[:1])  # words were to be seen, not what fills up
+        seen = self.seen_by_mistake(steps, hidden)
+        if seen is not None and not is_made:
+            steps.put(MASK, seen, steps.score_events[:1])
             return
+
         causal = is_made or (bool(self.asked.get("causal")) and not self.some_causal)
         first_query = self.first_row(steps.attention, "Q") if steps.attention.is_tiled else None
         meant = what_was_meant(
             hidden, self.asked, causal=causal, is_newest=is_newest, first_query=first_query
         )
         steps.options |= meant.options
+        if self.asked.get("causal") and self.is_newest_of_all(hidden):
+            steps.options.setdefault("causal_offset", hidden.shape[-1] - 1)
         if meant.note:
             steps.notes.append(meant.note)
         for name, array in meant.arrays.items():
             steps.put(name, array, steps.score_events[:1])
+
+    def put_written_slots(self, steps: Steps, empty: Array, hidden: Array) -> None:
+        """Of a cache that is not full what was written to; `empty`, (batch, key), are its other slots."""
+        steps.put(MASK, np.broadcast_to(~empty[:, None, None], hidden.shape), steps.score_events[:1])
+        steps.empty_slots = self.where_slots_are_left(steps, empty)
+        slots = plural(int(empty.any(0).sum()), "slot")
+        steps.notes.append(f"{slots} of its cache had not been written to: these are no keys yet.")
+
+        if self.put_what_was_written_over(steps):
+            still_empty = self.empty_slots(steps)
+            assert still_empty is not None
+            empty = still_empty
+            steps.arrays[MASK] = np.broadcast_to(~empty[:, None, None], hidden.shape)
+        if steps.triangle is not None or self.asked.get("causal"):
+            # The queries are the last tokens that were written.
+            written = int((~empty).sum(-1).max())
+            queries = hidden.shape[-2]
+            steps.options |= {"causal": True, "causal_offset": max(written - queries, 0)}
+
+    def seen_by_mistake(self, steps: Steps, hidden: Array) -> Array | None:
+        """Who was to see whom, where a mask plainly went wrong: thrown away, of other rows, or inverted."""
+        of_samples = masks_of_samples(hidden)
+        if of_samples is not None:
+            steps.note("Its mask is repeated so that heads of one sequence have the masks of others.")
+            return of_samples
+        thrown = self.thrown_away(steps, hidden)
+        if thrown is not None:
+            return ~thrown
+        if sees_padding_only(steps.arrays.get(MEMORY, steps.arrays.get(X)), hidden):
+            return hidden  # words were to be seen, not what fills up
+        return None
+
+    def thrown_away(self, steps: Steps, hidden: Array) -> Array | None:
+        """The keys that a result was to hide which nothing reads: scores.masked_fill(…) by itself."""
+        graph = self.graph
+        if hidden.any():
+            return None
+        for n in steps.score_events:
+            for child in graph.made_from(n):
+                if graph.op(child) not in {"masked_fill", "where"} or graph.children[child]:
+                    continue
+                value = graph.value(child)
+                off = value <= HIDDEN
+                if off.any() and value.size == hidden.size and not (value[~off] > 0).all():
+                    return off.reshape(hidden.shape)
+        return None
+
+    def is_newest_of_all(self, hidden: Array) -> bool:
+        """True for a single query that sees every key there is: the next token after a cache."""
+        queries, keys = hidden.shape[-2:]
+        return queries == 1 < keys and not hidden.any()
 
     def first_row(self, attention: Attention, name: str) -> int | None:
         """Which row of an array the first one of a tile of it is; None where nothing was cut.
@@ -279,6 +323,23 @@ class MaskReader:
         if isinstance(scale, float):
             steps.scale_events.append(attention.output)
         self.put_meant(steps, hidden)
+
+
+def masks_of_samples(hidden: Array) -> Array | None:
+    """Who sees whom, (batch, head, query, key), where heads have the masks of other sequences.
+
+    A mask of each sequence, repeated for the heads as a whole, stands in the order sequence, head: heads
+    come last in an array of both, so each is to be repeated for itself.
+    """
+    batch, heads = hidden.shape[:2]
+    if batch < 2 or heads < 2:
+        return None
+    flat = hidden.reshape(batch * heads, *hidden.shape[2:])
+    of_sequence = flat[:batch]
+    is_repeated = (flat.reshape(heads, batch, *hidden.shape[2:]) == of_sequence).all()
+    if not is_repeated or (of_sequence == of_sequence[:1]).all():
+        return None
+    return ~np.broadcast_to(of_sequence[:, None], hidden.shape)
 
 
 def sees_padding_only(x: Array | None, hidden: Array) -> bool:

@@ -10,8 +10,8 @@ from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.named import Steps
 from attnctl.sources.program.origin import Origins, Projection
 from attnctl.sources.program.projected import Projected
-from attnctl.sources.program.record import OF_MODULE
-from attnctl.sources.program.relations import Array, has_same_numbers, ratio
+from attnctl.sources.program.record import OF_LINEAR, OF_MODULE
+from attnctl.sources.program.relations import Array, has_same_numbers, is_same, ratio
 from attnctl.sources.program.visibility import unused_triangles
 
 IS_OUT = re.compile(
@@ -19,6 +19,10 @@ IS_OUT = re.compile(
     re.IGNORECASE,
 )
 """What weights of the output are called."""
+
+
+TO_NUMPY = frozenset({"numpy", "asarray", "array", "__array__"})
+"""What carries a tensor over to NumPy."""
 
 
 class Meaning:
@@ -192,12 +196,37 @@ class Meaning:
             return candidates[0]
         return None
 
-    def is_left_as_torch_has_it(self, steps: Steps, weight: int) -> bool:
+    def is_left_as_torch_has_it(self, steps: Steps, projection: Projection) -> bool:
         """True for a module's weight, (out, in), that is read as it is where the others are transposed."""
+        if self.is_left_as_linear_has_it(projection):
+            return True
+        weight = projection.weight
         if self.is_transposed_parameter(weight) is not False:
             return False
         others = [n for name in "QKV" for n in steps.events.get(f"W_{name}", ())]
         return any(self.is_transposed_parameter(n) for n in others)
+
+    def is_left_as_linear_has_it(self, projected: Projection | Projected) -> bool:
+        """True where rows are multiplied by the weight of a torch.nn.Linear, which is (out, in), as it is.
+
+        Beside a bias, or carried over to NumPy, it stands for that module; without, it may be any matrix.
+        """
+        graph = self.graph
+        weight = projected.weight
+        if graph.events[self.made_at(weight)].function != OF_LINEAR:
+            return False
+        is_as_it_is = is_same(projected.matrix, graph.value(weight))
+        if not is_as_it_is or self.is_transposed_parameter(weight) is not False:
+            return False  # it was transposed; or the module itself was called, or F.linear
+        path = self.origins.origin(weight).path
+        return projected.bias is not None or any(graph.op(n) in TO_NUMPY for n in path)
+
+    def made_at(self, weight: int) -> int:
+        """Where the array of a weight was made; what is drawn into it since leaves it the same module's."""
+        event = self.origins.origin(weight).last
+        while self.graph.events[event].function == "in place" and self.graph.parents(event):
+            event = self.graph.parents(event)[0]
+        return event
 
     def is_transposed_parameter(self, n: int) -> bool | None:
         """Whether a module's weight is transposed here; None for what is no such weight, or not square."""
@@ -208,7 +237,8 @@ class Meaning:
         root = self.origins.origin(n).last
         is_read_off = graph.site(root).what.partition(" ")[0] == "attr"
         is_named = any(word.endswith("weight") for word in graph.site(root).words)
-        if not (graph.events[root].function == OF_MODULE or (is_read_off and is_named)):
+        is_of_module = graph.events[self.made_at(n)].function in {OF_LINEAR, OF_MODULE}
+        if not (is_of_module or (is_read_off and is_named)):
             return None
         rows = graph.value(root).reshape(-1, value.shape[1])
         if (rows == value[0]).all(1).any():
@@ -225,7 +255,7 @@ class Meaning:
     def matrix_of(self, n: int, shape: tuple[int, ...]) -> Array:
         """A weight as (in, out)."""
         value = self.graph.value(n)
-        is_linear = self.graph.events[n].function == OF_MODULE
+        is_linear = self.graph.events[n].function in {OF_LINEAR, OF_MODULE}
         if is_linear or value.shape[0] != shape[0]:
             return value.T
         return value

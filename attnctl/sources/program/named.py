@@ -13,6 +13,8 @@ from attnctl.sources.program.changed import Turn
 from attnctl.sources.program.projected import ProjectedRows
 from attnctl.sources.program.relations import Array, is_near
 
+LEFT_AS_IT_IS = "A module of torch keeps its weight as (out, in): x @ W.T is what it takes."
+
 
 @dataclass
 class Steps:
@@ -37,6 +39,8 @@ class Steps:
     """How Q and K are turned by their positions, where they are."""
     unused: list[int] = field(default_factory=list)
     """Weights that were made for it, and that it does not read."""
+    borrowed: list[str] = field(default_factory=list)
+    """Its weights that it reads of another layer."""
     triangle: int | None = None
     """Where its causal mask was made."""
     empty_slots: int | None = None
@@ -46,6 +50,11 @@ class Steps:
     dropped: int | None = None
     """Where dropout made some weights 0: what follows is judged by nothing."""
     notes: list[str] = field(default_factory=list)
+
+    def note(self, sentence: str) -> None:
+        """Say a sentence beside the verdict, once."""
+        if sentence not in self.notes:
+            self.notes.append(sentence)
 
     def put(self, name: str, array: Array | None, events: Sequence[int]) -> None:
         if array is not None:

@@ -20,7 +20,7 @@ from attnctl.sources.program.changed import Changed
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.join import begins_softmax
 from attnctl.sources.program.meant import Meaning
-from attnctl.sources.program.named import Layout, Steps, sequences
+from attnctl.sources.program.named import LEFT_AS_IT_IS, Layout, Steps, sequences
 from attnctl.sources.program.origin import Origin, Origins
 from attnctl.sources.program.projected import Projected, Projecting, distinct_heads
 from attnctl.sources.program.relations import (
@@ -70,6 +70,8 @@ class OperandReader:
                 array = self.projecting.split(unread, array.shape)
                 steps.put(name, array, [unread.n])
         projected = self.projecting.lay_out(name, origins, array, is_packed=is_packed(attention, name))
+        if projected is None and name == "V" and "K" in steps.inputs:
+            projected = self.projecting.with_unwritten(array, steps.inputs["K"])
         if projected is None:
             if self.origins.is_unexplained(origins[0]):
                 steps.unexplained[name] = origins[0].last
@@ -137,6 +139,9 @@ class OperandReader:
             matrix = self.meaning.matrix_of(meant, matrix.shape)
             bias = None
             steps.unused.append(meant)
+        elif projected.is_whole and self.meaning.is_left_as_linear_has_it(projected):
+            matrix = matrix.T
+            steps.note(LEFT_AS_IT_IS)
         steps.put(f"W_{name}", matrix, [projected.weight])
         steps.put(f"b_{name}", bias, [projected.weight])
 
@@ -205,8 +210,23 @@ class OperandReader:
             if stage.turn is not None:
                 steps.turns[name] = stage.turn
 
+    def take_other_values(self, steps: Steps) -> None:
+        """Take V as it is, where it is projected of rows that are neither those of Q nor those of K.
+
+        A memory may have keys and values of its own, as titles and texts; a sentence has one X.
+        """
+        if not {*"QKV"} <= steps.inputs.keys():
+            return
+        of_q, of_k, of_v = (steps.inputs[name].array for name in "QKV")
+        if has_rows_of(of_v, of_k) or has_rows_of(of_v, of_q) or has_rows_of(of_k, of_q):
+            return
+        del steps.inputs["V"]
+        for given in ("W_V", "b_V"):
+            steps.arrays.pop(given, None)
+
     def read_inputs(self, steps: Steps, batch: int) -> None:
         """X; what K and V are made of, where that is another; embeddings, where positions are asked for."""
+        self.take_other_values(steps)
         of_q = steps.inputs.get("Q")
         of_k = steps.inputs.get("K") or steps.inputs.get("V")
         if of_q is None and "Q" in steps.unexplained:
@@ -220,6 +240,15 @@ class OperandReader:
             if added is not None:
                 steps.put(EMBEDDINGS, sequences(of_q.array, batch), [of_q.event])
                 steps.events[X] = [added]
+
+
+def has_rows_of(rows: Array, others: Array) -> bool:
+    """True if some row stands in both."""
+    if rows.shape[-1] != others.shape[-1]:
+        return False
+    width = rows.shape[-1]
+    there = {row.tobytes() for row in np.ascontiguousarray(others.reshape(-1, width))}
+    return any(row.tobytes() in there for row in np.ascontiguousarray(rows.reshape(-1, width)))
 
 
 def settle_shared_heads(steps: Steps) -> None:

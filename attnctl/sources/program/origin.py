@@ -21,6 +21,11 @@ FARTHEST = 40
 NEAR_SOFTMAX = 12
 """Arrays between weights and the softmax that gave them."""
 
+BENT = frozenset(
+    {"tanh", "relu", "gelu", "sigmoid", "silu", "elu", "GELU", "ReLU", "SiLU", "Tanh", "GRU", "LSTM", "RNN"}
+)
+"""What makes of a projection something else than a projection: the state of a network."""
+
 MOST_ANCESTORS = 60
 """Arrays that are looked at on the way back to a projection."""
 
@@ -134,6 +139,8 @@ class Origins:
             product = self.graph.product(nearest)
             if product is not None and self.is_after_softmax(product):
                 continue
+            if self.graph.op(nearest) in BENT:
+                continue  # a state of its own, of which a query may be read as it is
             further = [parent for parent in self.graph.nearest_kept(nearest) if parent not in seen]
             seen.update(further)
             edge += further

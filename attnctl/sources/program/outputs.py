@@ -11,7 +11,7 @@ from attnctl.math.names import (
 from attnctl.sources.program.attention import Attention
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.meant import Meaning
-from attnctl.sources.program.named import Layout, Steps
+from attnctl.sources.program.named import LEFT_AS_IT_IS, Layout, Steps
 from attnctl.sources.program.origin import Origins, Projection
 from attnctl.sources.program.relations import (
     Array,
@@ -50,11 +50,9 @@ class OutputReader:
         projection = self.output_projection(n)
         if projection is not None and projection.matrix.shape[0] == heads * width:
             matrix = projection.matrix
-            if self.meaning.is_left_as_torch_has_it(steps, projection.weight):
+            if self.meaning.is_left_as_torch_has_it(steps, projection):
                 matrix = matrix.T
-                steps.notes.append(
-                    "A module of torch keeps its weight as (out, in): x @ W.T is what it takes."
-                )
+                steps.note(LEFT_AS_IT_IS)
             steps.put(W_O, matrix, [projection.weight])
             steps.put("b_O", projection.bias, [projection.weight])
             output = graph.value(projection.n)

@@ -72,10 +72,18 @@ class Projecting:
             projected = self.of_one(name, found[0], origins[0], array, is_packed=is_packed)
             if projected is not None:
                 return projected
-        by_rows = self.by_rows(name, flat)
+        by_rows = self.by_rows(name, flat) or self.by_rows_of_groups(name, array)
         if by_rows is not None:
             return by_rows
         return self.changed(name, origins[0], array)
+
+    def by_rows_of_groups(self, name: str, array: Array) -> Projected | None:
+        """Keys or values of a cache that are repeated for the heads of a group, each once."""
+        kept = array if name == "Q" else distinct_heads(array)
+        if kept is array:
+            return None
+        projected = self.by_rows(name, side_by_side(kept))
+        return None if projected is None else projected._replace(stored=kept)
 
     def split(self, projection: Projection, shape: tuple[int, ...]) -> Array:
         """What a projection gave, as (batch, head, rows, d)."""
@@ -243,6 +251,25 @@ class Projecting:
             return Projected(source, last.weight, last.n, last.matrix, last.bias, is_whole=is_whole)
         return None
 
+    def with_unwritten(self, array: Array, of_keys: ProjectedRows) -> Projected | None:
+        """Values among which are rows that nothing was written to, though the keys beside them were.
+
+        What was written tells the weight; the rows are to be those of the keys' tokens.
+        """
+        flat = side_by_side(array)
+        is_written = (flat != 0).any(axis=1)
+        rows = of_keys.array.reshape(-1, of_keys.array.shape[-1])
+        if is_written.all() or not is_written.any() or len(rows) != len(flat):
+            return None
+        for projections in self.by_weight.values():
+            first = projections[0]
+            if first.rows.shape[1] != flat.shape[1] or first.matrix.shape[0] != rows.shape[1]:
+                continue
+            made = np.concatenate([projection.rows for projection in projections])
+            if match_columns(made.T, flat[is_written].T) is not None:
+                return Projected(of_keys, first.weight, first.n, first.matrix, first.bias, is_whole=True)
+        return None
+
     def origins_width(self, projection: Projection) -> int:
         whole = self.origins.projection(projection.n)
         if whole is None:
@@ -271,10 +298,10 @@ class Projecting:
 
     def changed(self, name: str, origin: Origin, array: Array) -> Projected | None:
         """An operand that is a projection turned by its position, or normalized, or both."""
-        if name == "V":
-            return None
-        kept = distinct_heads(array) if name == "K" else array
+        kept = array if name == "Q" else distinct_heads(array)
         projected = self.changed_at_once(name, origin, kept) or self.turned_at_times(name, kept)
+        if name == "V":
+            return without_turn(projected)
         if projected is None or kept is array:
             return projected
         return projected._replace(stored=kept)
@@ -366,6 +393,16 @@ MOST_ON_THE_WAY = 60
 
 MOST_ROWS = 2**12
 """Rows among which those of a cache are sought."""
+
+
+def without_turn(projected: Projected | None) -> Projected | None:
+    """Values are never turned by their position: what was projected is what they should be."""
+    if projected is None or projected.change is None:
+        return None
+    stages = projected.change.stages
+    if any(stage.turn is None or stage.turn.is_broken for stage in stages):
+        return None
+    return projected._replace(change=None)
 
 
 def side_by_side(array: Array) -> Array:

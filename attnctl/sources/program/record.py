@@ -47,6 +47,7 @@ MOST_WEIGHTS = 8
 """Weights that are kept of a module: those of a block are those of its parts, which are called, too."""
 
 OF_MODULE = "weight"
+OF_LINEAR = "weight of a Linear"
 """What made a matrix that is (out, in), as the modules of torch have it."""
 
 PLAIN = {int, float, bool, str, bytes, type(None), complex, slice}
@@ -321,7 +322,7 @@ class Recorder:
         """Record the matrix of a module that was just made: it may never be called."""
         weight = vars(module).get("_parameters", {}).get("weight")
         if is_array(weight) and weight.ndim == 2 and id(weight) not in self.known:
-            number = self.add(site, weight, [], OF_MODULE)
+            number = self.add(site, weight, [], OF_LINEAR if is_linear(module) else OF_MODULE)
             self.add_name(number, self.sites[site].target.rpartition(".")[2])
 
     def event_of(self, value: Any, site: int, operands: Sequence[Any] = ()) -> int:
@@ -538,6 +539,11 @@ def is_module(value: Any) -> bool:
     if kind is None:
         return False
     return issubclass(type(value), kind)
+
+
+def is_linear(module: Any) -> bool:
+    """True for a torch.nn.Linear, whose weight is (out, in)."""
+    return issubclass(type(module), sys.modules["torch.nn"].Linear)
 
 
 def is_nested(value: Any) -> bool:

@@ -16,6 +16,7 @@ from attnctl.base.errors import AttnError
 from attnctl.base.files import open_found, refuse_os_errors
 from attnctl.base.programs import Said, begin, kill, signal_name
 from attnctl.math import Array
+from attnctl.sources.program.eager import EAGER
 from attnctl.sources.program.instrument import Site
 from attnctl.sources.program.record import MOST_ARRAYS, Caller, Event
 from attnctl.sources.program.text import NOTEBOOK, code_of, spot
@@ -52,7 +53,7 @@ class Recording(NamedTuple):
     printed: str
 
 
-WITHOUT_JIT = {"JAX_DISABLE_JIT": "1"}
+WITHOUT_JIT = {"JAX_DISABLE_JIT": "1", EAGER: "1"}
 """jax carries out what it would compile, so that its arrays are seen."""
 
 

@@ -23,6 +23,7 @@ from attnctl.math.names import (
     WEIGHTS,
     X,
 )
+from attnctl.math.rules import alibi_slopes
 from attnctl.sources.program.attention import Attention
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.join import begins_softmax, is_base_two
@@ -33,13 +34,15 @@ from attnctl.sources.program.named import Layout, Steps
 from attnctl.sources.program.operands import OperandReader, settle_shared_heads
 from attnctl.sources.program.origin import Origins
 from attnctl.sources.program.outputs import OutputReader
-from attnctl.sources.program.record import OF_MODULE
+from attnctl.sources.program.record import OF_LINEAR, OF_MODULE
 from attnctl.sources.program.relations import (
     HIDDEN,
     Array,
     is_near,
+    is_same,
     ratio,
     rows_sum_to_one,
+    softmax,
 )
 from attnctl.sources.program.visibility import (
     hidden_keys,
@@ -49,6 +52,7 @@ from attnctl.sources.program.visibility import (
 SAYS_MODE = re.compile(r"^\s*\w[\w.\[\]]*\.(eval|train)\(\s*\)|=.*\.(eval)\(\s*\)\s*$")
 
 SCORES, SOFTCAPPED, BIASED = "scores", "softcapped_scores", "biased_scores"
+ALIBI = "alibi_scores"
 
 
 class StepReader:
@@ -119,14 +123,31 @@ class StepReader:
         if attention.sink is not None:
             logits = np.asarray(attention.sink.array)
             return not (logits == logits[:1]).all()
-        return self.are_merged(attention) or self.has_slopes(attention)
+        return self.are_merged(attention) or self.has_slopes(attention) or self.has_sinks(attention)
+
+    def has_sinks(self, attention: Attention) -> bool:
+        """True if each of them has a sink of its own among the sums of its softmax."""
+        begins = begins_softmax(self.graph, attention.lines)
+        if not begins:
+            return False
+        number = begins - 1
+        while number and self.is_shifted(attention, number):
+            number -= 1
+        scores = np.asarray(attention.lines[number].array, float)
+        return sinks_shown(scores[None], np.asarray(attention.lines[-1].array)[None]) is not None
+
+    def is_shifted(self, attention: Attention, number: int) -> bool:
+        """True if a line is the one before, less the largest number of each row."""
+        before, now = (np.asarray(line.array) for line in attention.lines[number - 1 : number + 1])
+        return before.shape == now.shape and classify(before, now).kind is ChangeKind.SHIFT
 
     def has_slopes(self, attention: Attention) -> bool:
         """True if what is added to its scores are ALiBi's slopes, one for each head."""
         for before, now in itertools.pairwise(attention.lines):
             if self.graph.op(now.n) not in ADDED or before.array.shape != now.array.shape:
                 continue
-            if shows_alibi(now.array.astype(float) - before.array):
+            added = now.array.astype(float) - before.array
+            if shows_alibi(added) or favours_far_keys(added):
                 return True
         return False
 
@@ -154,6 +175,9 @@ class StepReader:
         graph = self.graph
         if not attention.lines:
             self.masks.read_fused(steps, layout)
+            share = attention.arguments.get("dropout_p")
+            if isinstance(share, float) and share > 0 and not self.drops_after_eval(attention.output):
+                steps.dropped = attention.output
             return
 
         lines = [(line.n, layout.four(np.asarray(line.array))) for line in attention.lines]
@@ -201,27 +225,71 @@ class StepReader:
         """The logit of each head's sink, which the softmax reads beside the scores."""
         sink = steps.attention.sink
         if sink is None:
+            self.read_sink_in_sums(steps)
             return
         logits = layout.four(np.asarray(sink.array))
         of_heads = logits[0, :, 0, 0]
         if (logits == of_heads[:, None, None]).all():
             steps.put(SINK, of_heads, [sink.n])
 
-    def let_unscaled(self, steps: Steps) -> None:
-        """Scores with a relative bias need no scale: T5 has none, and no program shows what was meant."""
-        if SCALED in steps.arrays or BIAS not in steps.arrays:
+    def read_sink_in_sums(self, steps: Steps) -> None:
+        """The logits of sinks that were added to each row's sum by hand, exp(sink) among the others."""
+        scored = [name for name in steps.arrays if name.endswith("scores")]
+        if not scored or WEIGHTS not in steps.arrays:
             return
-        if is_relative(steps.arrays[BIAS]):
+        of_heads = sinks_shown(steps.arrays[scored[-1]].astype(float), steps.arrays[WEIGHTS])
+        if of_heads is None:
+            return
+        for n in self.graph.events:
+            if n < steps.attention.output and self.graph.has_value(n):
+                value = self.graph.value(n)
+                if value.size == of_heads.size and is_near(value.reshape(-1), of_heads, 1e-3):
+                    steps.put(SINK, value.reshape(-1), [n])
+                    return
+
+    def let_unscaled(self, steps: Steps) -> None:
+        """Scores that need no scale, where no program shows what was meant: T5's, Luong's, Gemma 2's."""
+        if SCALED in steps.arrays:
+            self.let_scaled_otherwise(steps)
+        elif BIAS in steps.arrays and is_relative(steps.arrays[BIAS]):
             steps.options["scale"] = 1.0
-            steps.notes.append(
-                "Its scores are not scaled, as T5's are not, which has a relative bias, too."
+            steps.note("Its scores are not scaled, as T5's are not, which has a relative bias, too.")
+        elif self.reads_states(steps.attention):
+            steps.options["scale"] = 1.0
+            steps.note(
+                "Its scores are not scaled, as Luong's are not, whose queries and values are states."
             )
+
+    def let_scaled_otherwise(self, steps: Steps) -> None:
+        """Take 1 / √N as meant beside a softcap, of an N that is no size here: Gemma 2 says its own."""
+        if "softcap" not in steps.options or SCORES not in steps.arrays:
+            return
+        scale = ratio(steps.arrays[SCORES], steps.arrays[SCALED])
+        meant = round(1 / scale**2) if scale > 0 else 0
+        sizes = {
+            size for name in (X, "Q") if name in steps.arrays for size in steps.arrays[name].shape[-1:]
+        }
+        if meant < 2 or meant in sizes or abs(scale * np.sqrt(meant) - 1) > 1e-5:
+            return
+        steps.options["scale"] = float(1 / np.sqrt(meant))
+        steps.note(
+            f"Its scores are divided by √{meant}, a number of its own, as Gemma 2's are: taken as meant."
+        )
+
+    def reads_states(self, attention: Attention) -> bool:
+        """True if Q is no projection, and K is V itself or a projection of it, as Luong's are."""
+        of_q, of_k, of_v = (attention.origins[name][0] for name in "QKV")
+        if of_q.projection is not None or of_v.projection is not None:
+            return False
+        if of_k.projection is None:
+            return of_k.last == of_v.last
+        return is_same(self.graph.value(of_k.projection.x), self.graph.value(of_v.last))
 
     def drops_after_eval(self, n: int) -> bool:
         """True for F.dropout where the program said eval() last: without training= it goes on."""
         graph = self.graph
         event = graph.events[n]
-        if event.function == OF_MODULE or not event.callers:
+        if event.function in {OF_LINEAR, OF_MODULE} or not event.callers:
             return False
         outermost = event.callers[-1]
         before = graph.recording.files.get(outermost.file, "").split("\n")[: outermost.line]
@@ -257,6 +325,9 @@ class StepReader:
                 shift = shift + change.shift
             elif change.kind is not ChangeKind.NONE:
                 name = self.name_of(steps, n, change.kind, (before, now), name)
+                if name == ALIBI and steps.events.get(ALIBI) is None:
+                    # Written by the key alone it is another number in each row, which no softmax sees.
+                    shift = shift - own_keys(now.astype(float) - before)
                 steps.put(name, infinite(now + shift), [n])
             before = now
             number += 1
@@ -287,6 +358,15 @@ class StepReader:
                     return CapShown(float(f"{cap:.6g}"), after)
         return None
 
+    def is_added_again(self, steps: Steps, n: int) -> bool:
+        """True if what is added to the scores is the array that was added to them before."""
+        earlier = steps.events.get(BIAS)
+        if not earlier:
+            return False
+        graph = self.graph
+        both = {*graph.parents(earlier[-1])} & {*graph.parents(n)}
+        return any(graph.value(m).shape[-2:] == graph.value(n).shape[-2:] for m in both)
+
     def read_other(self, steps: Steps, n: int, before: Array, now: Array, name: str) -> str:
         """What is no factor and hides nothing: a bias that is added, or a mask that was multiplied."""
         graph = self.graph
@@ -295,19 +375,57 @@ class StepReader:
         finite = np.isfinite(before) & np.isfinite(now)
         if finite.all() and self.asked.get("positions") != "alibi" and graph.op(n) in ADDED:
             added = now.astype(float) - before
+            if self.is_added_again(steps, n):
+                return BIASED
             if name == BIASED and BIAS in steps.arrays:
                 # Two things that are added are one bias.
                 steps.put(BIAS, steps.arrays[BIAS] + added.astype(now.dtype), [*steps.events[BIAS], n])
                 return BIASED
-            if shows_alibi(added):
+            if shows_alibi(added) or favours_far_keys(added):
                 steps.options["positions"] = "alibi"
-                return "alibi_scores"
+                return ALIBI
             if BIAS not in steps.arrays and name in {SCORES, SCALED, SOFTCAPPED}:
                 steps.put(BIAS, added.astype(now.dtype), [n])
                 return BIASED
         if name != MASKED:
             return BIASED
         return MASKED
+
+
+def sinks_shown(scores: Array, weights: Array) -> Array | None:
+    """The logit of each head, (head,), that takes what a row's sum lacks of 1; None where none does."""
+    if scores.shape != weights.shape:
+        return None
+    kept = weights.sum(-1)
+    if not ((kept > 0) & (kept < 1 - 1e-4)).all():
+        return None
+    if not is_near(weights, softmax(scores) * kept[..., None], 1e-3):
+        return None
+    top = scores.max(-1)
+    sums = top + np.log(np.exp(scores - top[..., None]).sum(-1))
+    logits = sums + np.log(1 / kept - 1)
+    of_heads: Array = logits.mean(axis=(0, 2))
+    if np.abs(logits - of_heads[:, None]).max() > 1e-3 * max(1.0, float(np.abs(of_heads).max())):
+        return None
+    return of_heads
+
+
+def own_keys(added: Array) -> Array:
+    """What is added where a query sees its own key, (…, query, 1)."""
+    return np.diagonal(added, axis1=-2, axis2=-1)[..., None]
+
+
+def favours_far_keys(added: Array) -> bool:
+    """True for a bias that, less that of a query's own key, is ALiBi's with its sign turned."""
+    heads, queries, keys = added.shape[-3:]
+    if queries < 3 or keys != queries:
+        return False
+    own = own_keys(added)
+    slopes = alibi_slopes(heads)
+    distance = np.arange(queries)[:, None] - np.arange(keys)
+    expected: Array = np.broadcast_to(slopes[:, None, None] * distance, added.shape)
+    lower: Array = np.tri(queries, keys, dtype=bool)
+    return bool(np.allclose((added - own)[..., lower], expected[..., lower], rtol=1e-3, atol=1e-6))
 
 
 ADDED = frozenset({"+", "add", "in place +", "in place", "-", "where", "masked_fill", "baddbmm"})
@@ -377,7 +495,7 @@ def shows_alibi(added: Array) -> bool:
     if np.abs(added).max() == 0:
         return False
     slopes: Array = np.abs(added)[..., 2, 1]
-    usual = 2.0 ** (-8 * np.arange(1, heads + 1) / heads)
+    usual = alibi_slopes(heads)
     if not np.allclose(slopes, usual, rtol=1e-3):
         return False
     distance = np.abs(np.arange(queries)[:, None] - np.arange(keys))

@@ -7,6 +7,7 @@ expression of that step whose value is not right while its operands are.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,12 +19,17 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.base.setting import Given
 from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.plan.intended import trace_of_arrays
 from attnctl.math.derivation import Rotary
-from attnctl.math.names import CONCAT, HEAD_OUTPUTS, MASKED, OUTPUT, SCALED, WEIGHTS, X
+from attnctl.math.names import CONCAT, HEAD_OUTPUTS, MASKED, OUTPUT, SCALED, W_O, WEIGHTS, X
+from attnctl.record import LAID_OUT, Trace
 from attnctl.sources.program import RecordedProgram
+from attnctl.sources.program.graph import Graph
+from attnctl.sources.program.handed import Handing
 from attnctl.sources.program.named import Steps
 from attnctl.sources.program.place import Expression, call_of, line_of, place_of, point_at
-from attnctl.sources.program.relations import HIDDEN, Array, is_near, softmax
+from attnctl.sources.program.relations import HIDDEN, Array, is_near, is_same, softmax
+from attnctl.sources.program.visibility import triangle_of
 from attnctl.verbs.check.report import Finding, Report, StepPlace, Unjudged
 
 Check = Callable[[Mapping[str, Array], Settings], Report]
@@ -38,6 +44,12 @@ OF_INPUT = {X, "memory", "embeddings", *(f"{kind}_{name}" for kind in "Wb" for n
 
 MASK_MADE_WRONG = frozenset({"causal-offset", "causal-strict", "mask-diagonal"})
 """Mistakes in the mask itself, however right it is laid over the scores."""
+
+ROTATED = frozenset({"Q_rotated", "K_rotated"})
+
+PUT_TOGETHER = frozenset({"cat", "concatenate", "concat", "vstack", "append", "stack"})
+
+OF_ANOTHER_LAYER = "weights-of-another-layer"
 
 MASKS = frozenset({"where", "masked_fill", "+", "*", "in place", "in place +", "masked_fill_", "multiply"})
 
@@ -89,6 +101,7 @@ class ProgramJudge:
         self.graph = program.graph
         self.check = check
         self.make_settings = make_settings
+        self.handing = Handing(program.graph)
         self.judged: dict[int, AttentionJudgement] = {}
         """What was said of an attention, by the event of its output."""
 
@@ -143,18 +156,19 @@ class ProgramJudge:
         problem: AttnError | None = None
         for left_out in (set(), OF_OUTPUT, OF_OUTPUT | OF_INPUT):
             try:
-                return self.check(
-                    {name: array for name, array in arrays.items() if name not in left_out}, settings
-                )
+                kept = {name: array for name, array in arrays.items() if name not in left_out}
+                return self.check(laid_out(kept), settings)
             except AttnError as error:
                 problem = problem or error
         assert problem is not None
         raise problem
 
-    def ends_of(self, steps: Steps) -> dict[str, Array]:
+    def ends_of(self, steps: Steps) -> Trace:
         ends = [name for name in ENDS if name in steps.arrays][:1]
         kept = {*steps.given, WEIGHTS, *ends}
-        return {name: numbers(array, name) for name, array in steps.arrays.items() if name in kept}
+        return laid_out(
+            {name: numbers(array, name) for name, array in steps.arrays.items() if name in kept}
+        )
 
     def ends_agree(self, steps: Steps, settings: Settings) -> bool:
         """True if the weights and the output are right, from what the attention was given alone."""
@@ -175,14 +189,31 @@ class ProgramJudge:
 
     def accuse(self, steps: Steps, report: Report, finding: Finding) -> Accusation:
         suspect = self.suspect(steps, finding.step, finding.mistake)
-        event = Truth(self, steps, report).move_on(finding.step, suspect)
+        event = Truth(self, steps, report, finding.step).move_on(finding.step, suspect)
         made = None
         if steps.triangle is not None and finding.step in {MASKED, WEIGHTS}:
             made = (steps.triangle, "the mask was made at")
-        call = self.call_to_blame(steps, event, finding.mistake)
+        call = self.other_place(steps, report, finding, event)
         place = place_of(self.graph, event, call)
         lines = point_at(self.graph, event, made, call)
+        if weight_of(finding.step) in steps.borrowed:
+            finding = of_another_layer(finding)
         return Accusation(without_name(finding), event, place, lines)
+
+    def other_place(self, steps: Steps, report: Report, finding: Finding, event: int) -> int | None:
+        """What is to blame in place of the expression that made a step: a call, or what it handed on."""
+        passed = self.passed_wrongly(steps, finding.step, event) or self.passed_for_one(steps, finding.step)
+        if passed is not None:
+            return passed
+        if finding.mistake == "rotary-on-values":
+            return self.call_of_helper(steps, event)
+        if finding.mistake == "output-projection-missing":
+            return self.handing.returned_as_it_is(event)
+        is_one_of_two = finding.mistake is None and not {*report.walk.wrong} >= ROTATED
+        is_start = finding.mistake in {"rotary-start", "rotary-one-sided"}
+        if finding.step in ROTATED and (is_one_of_two or is_start) and self.is_helper_of_both(steps, event):
+            return self.where_positions_are_made(event) or call_of(self.graph, event)
+        return self.call_to_blame(steps, event, finding.mistake)
 
     def call_to_blame(self, steps: Steps, event: int, mistake: str | None) -> int | None:
         """The call that is wrong, where the function that it calls is right when others call it."""
@@ -192,9 +223,6 @@ class ProgramJudge:
             return handed_on[0]
 
         if (mistake or "").startswith("softmax-over") and self.is_axis_passed(event):
-            return call_of(graph, event)
-
-        if mistake in {"rotary-start", "rotary-one-sided"} and self.is_helper_of_both(steps, event):
             return call_of(graph, event)
 
         site, callers = graph.events[event].site, graph.events[event].callers
@@ -212,6 +240,48 @@ class ProgramJudge:
                 if depth and (mine != other or mistake != "mask-unasked"):
                     return call_of(graph, event, depth)
         return None
+
+    def passed_wrongly(self, steps: Steps, step: str, event: int) -> int | None:
+        """The call that handed a function the weight of another layer."""
+        weight = weight_of(step)
+        if weight not in steps.borrowed:
+            return None
+        read = steps.events[weight][0]
+        product = next((n for n in (event, *self.graph.parents(event)) if self.graph.product(n)), None)
+        if product is None:
+            return None
+        passed = self.handing.passed(product, lambda node: operand_of(self.graph, product, node, read))
+        return None if passed is None else passed.call
+
+    def passed_for_one(self, steps: Steps, step: str) -> int | None:
+        """The call that handed a function rows for K alone, or for V alone: those of another sentence."""
+        if step not in {"K", "V"} or not {"K", "V"} <= steps.inputs.keys():
+            return None
+        if is_same(steps.inputs["K"].array, steps.inputs["V"].array):
+            return None
+        calls = []
+        for name in "KV":
+            projection = steps.attention.origins[name][0].projection
+            if projection is None:
+                return None
+            passed = self.handing.passed(projection.n, first_argument, farthest=1)
+            if passed is None:
+                return None
+            calls.append(passed.call)
+        return calls[0] if len(set(calls)) == 1 else None
+
+    def call_of_helper(self, steps: Steps, event: int) -> int | None:
+        """The call of a function that turns what it is given, from where Q and K are multiplied."""
+        around = len(self.graph.events[steps.attention.product].callers)
+        depth = len(self.graph.events[event].callers) - around
+        return call_of(self.graph, event, depth) if depth > 0 else None
+
+    def where_positions_are_made(self, event: int) -> int | None:
+        """Where the function that calls a rotation makes the positions that it hands to it."""
+        call = call_of(self.graph, event)
+        if call is None:
+            return None
+        return self.handing.made_for_call(event, call)
 
     def is_helper_of_both(self, steps: Steps, event: int) -> bool:
         """True if one expression turns queries and keys: what it was called with is wrong then."""
@@ -258,7 +328,8 @@ class ProgramJudge:
             return steps.events["alibi_scores"][-1]
         if step == WEIGHTS:
             return self.suspect_of_weights(steps, events)
-        return events[0] if step == CONCAT else events[-1]
+        begins = step == CONCAT or (step in ROTATED and not named)
+        return events[0] if begins else events[-1]
 
     def suspect_of_mask(self, steps: Steps, step: str, mistake: str) -> int | None:
         """What makes a mask wrong: itself, slots that are no keys, or what it hid and nobody read."""
@@ -275,9 +346,16 @@ class ProgramJudge:
                 is_masked = graph.op(child) in MASKS and graph.value(child).shape == graph.value(n).shape
                 if is_masked and not graph.children[child]:
                     return child
+        if steps.triangle is not None:
+            for n in reversed(steps.score_events):
+                if graph.op(n) in MASKS and triangle_of(graph, n) == steps.triangle:
+                    return n  # it was laid over the scores, and hides nothing
         return next(iter(steps.weight_events), None)
 
     def suspect_of_operand(self, steps: Steps, step: str, events: Sequence[int], mistake: str) -> int:
+        written = [n for n in events if self.graph.op(n) == "in place"]
+        if written and not mistake:
+            return written[-1]
         if len(events) < 2 or not mistake or steps.unused:
             weight = steps.events.get(f"W_{step}")
             return events[0] if weight or not mistake else events[-1]
@@ -301,10 +379,35 @@ class ProgramJudge:
         return events[-1]
 
 
+def operand_of(graph: Graph, n: int, node: ast.expr, operand: int) -> ast.expr | None:
+    """The part of a product's expression that stands for an operand: right of @, or second in a call."""
+    product = graph.product(n)
+    if product is None:
+        return None
+    origins = {product.left, *graph.ancestors(product.left, most=4)}
+    is_left = operand in origins
+    if isinstance(node, ast.BinOp):
+        return node.left if is_left else node.right
+    if isinstance(node, ast.Call):
+        arrays = [each for each in node.args if not isinstance(each, ast.Constant)]
+        return arrays[0 if is_left else 1] if len(arrays) > 1 else None
+    return None
+
+
+def first_argument(node: ast.expr) -> ast.expr | None:
+    """What a layer is called with, or a weight multiplied by."""
+    match node:
+        case ast.Call(args=[first, *_]):
+            return first
+        case ast.BinOp(left=left):
+            return left
+    return None
+
+
 class Truth:
     """What each step should be, from what the attention was given."""
 
-    def __init__(self, judge: ProgramJudge, steps: Steps, report: Report) -> None:
+    def __init__(self, judge: ProgramJudge, steps: Steps, report: Report, step: str) -> None:
         self.graph = judge.graph
         self.steps = steps
         walk = report.walk
@@ -313,7 +416,7 @@ class Truth:
             value = getattr(known, "value", None)
             if isinstance(value, np.ndarray):
                 self.values[name] = value
-        for name in LATER:
+        for name in (step, *LATER):
             known = walk.expect(name) if name in walk.derivation else None
             if known is not None:
                 self.values[name] = known.value
@@ -322,11 +425,48 @@ class Truth:
         """The first event of a step from the suspect on that is wrong."""
         events = self.steps.events.get(step, [])
         if suspect not in events or not self.is_right(suspect):
-            return suspect
+            return self.wrong_piece(step, suspect)
         for event in events[events.index(suspect) :]:
             if not self.is_right(event):
-                return event
+                return self.wrong_piece(step, event)
         return suspect
+
+    def wrong_piece(self, step: str, event: int) -> int:
+        """Of rows that were put together, as those of a cache, the piece that is wrong; else all of it."""
+        known = self.values.get(step)
+        if known is None:
+            return event
+        if self.graph.op(event) not in PUT_TOGETHER:
+            return self.wrong_write(known, event)
+        pieces = self.graph.parents(event)
+        rows = 0
+        wrong = []
+        for piece in pieces:
+            value = self.graph.value(piece)
+            count = value.size * known.shape[-2] // known.size
+            part = known[..., rows : rows + count, :]
+            rows += count
+            if part.size != value.size or not is_laid_out(value, part):
+                wrong.append(piece)
+        return wrong[0] if len(wrong) == 1 and rows == known.shape[-2] else event
+
+    def wrong_write(self, known: Array, event: int) -> int:
+        """Of statements that filled an array in, part by part, the first that wrote something wrong."""
+        graph = self.graph
+        first = event
+        n = event
+        while graph.op(n) == "in place" and graph.parents(n):
+            value = graph.value(n)
+            before = graph.value(graph.parents(n)[0])
+            if before.shape != value.shape or [*known.shape[-value.ndim :]] != [*value.shape]:
+                break
+            if known.size != value.size:
+                break
+            written = value != before
+            if not np.allclose(value[written], known.reshape(value.shape)[written], rtol=1e-3, atol=1e-5):
+                first = n
+            n = graph.parents(n)[0]
+        return first
 
     def is_right(self, n: int) -> bool:
         """True if an array is a step as it should be, in a layout that a step has."""
@@ -403,9 +543,26 @@ def hides_as(value: Array, scores: Array) -> bool:
     )
 
 
+def weight_of(step: str) -> str:
+    """The matrix that an operand, or the output, is projected by."""
+    return W_O if step in ENDS else f"W_{step}"
+
+
+def of_another_layer(finding: Finding) -> Finding:
+    weight = weight_of(finding.step)
+    words = f"{finding.step} is made with {weight} of another layer"
+    fix = f"use the {weight} that was made for this one, which nothing reads"
+    return replace(finding, mistake=OF_ANOTHER_LAYER, words=words, fix=fix, hint="")
+
+
 def without_name(finding: Finding) -> Finding:
     """A finding without --name, which says what an array of a file is: a program has none to be called."""
     return replace(finding, fix=finding.fix.partition("; or say --name")[0])
+
+
+def laid_out(arrays: Mapping[str, Array]) -> Trace:
+    """The arrays of an attention, its matrices (in, out): the program shows how they are multiplied."""
+    return replace(trace_of_arrays(arrays), header={LAID_OUT: True})
 
 
 def numbers(array: Array, name: str) -> Array:

@@ -47,7 +47,7 @@ from attnctl.math.names import (
 )
 from attnctl.math.ops import Unstated
 from attnctl.math.rules import Alibi, Causal, VisibilityRule
-from attnctl.record import CALL, Trace
+from attnctl.record import CALL, LAID_OUT, Trace
 from attnctl.store.header import foreign_step
 
 MOST_HEADS = 128
@@ -236,6 +236,8 @@ def layouts(first: Reading, sizes: Mapping[str, int]) -> Iterator[Reading]:
 
 def as_linear(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
     """Square matrices as nn.Linear keeps them: those of Q, K and V, with or without W_O."""
+    if LAID_OUT in trace.header:
+        return
     projections = [matrix_of(symbol) for symbol in PROJECTED]
     read = trace.header.get("read", {})
     theirs = [read[name] for name in (" ".join(projections), *projections) if name in read]

@@ -24,8 +24,8 @@ class MultiHeadAttention:
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         weights = weights / weights.sum(axis=-1, keepdims=True)
         context = weights @ v
-        context = context.transpose(1, 0, 2).reshape(x.shape[0], self.d_model)  # wrong: output-projection-missing
-        return context
+        context = context.transpose(1, 0, 2).reshape(x.shape[0], self.d_model)
+        return context  # wrong: output-projection-missing
 
 
 x = np.random.default_rng(3).normal(size=(5, 8))
