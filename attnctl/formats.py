@@ -77,7 +77,11 @@ FORMATS = (
 FOUND_JSON = Format("json", ".json", "attnctl.store.files:write_found")
 
 FINDINGS = {
-    "check": (FOUND_JSON, Format("html", ".html", "attnctl.pages.found:write_check", binary=True)),
+    "check": (
+        FOUND_JSON,
+        Format("sarif", ".sarif", "attnctl.verbs.check.sarif:write_sarif"),
+        Format("html", ".html", "attnctl.pages.found:write_check", binary=True),
+    ),
     "conform": (FOUND_JSON, Format("html", ".html", "attnctl.pages.found:write_conform", binary=True)),
     "diff": (
         FOUND_JSON,

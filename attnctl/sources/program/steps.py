@@ -32,7 +32,7 @@ from attnctl.sources.program.masks import MaskReader
 from attnctl.sources.program.meant import Meaning
 from attnctl.sources.program.named import Layout, Steps
 from attnctl.sources.program.operands import OperandReader, settle_shared_heads
-from attnctl.sources.program.origin import Origins
+from attnctl.sources.program.origin import BENT, Origins
 from attnctl.sources.program.outputs import OutputReader
 from attnctl.sources.program.record import OF_LINEAR, OF_MODULE
 from attnctl.sources.program.relations import (
@@ -277,9 +277,11 @@ class StepReader:
         )
 
     def reads_states(self, attention: Attention) -> bool:
-        """True if Q is no projection, and K is V itself or a projection of it, as Luong's are."""
+        """True if a network's state asks others, as Luong's does: K is V itself or a projection of it."""
         of_q, of_k, of_v = (attention.origins[name][0] for name in "QKV")
-        if of_q.projection is not None or of_v.projection is not None:
+        if of_q.projection is not None or of_v.projection is not None or of_q.last == of_v.last:
+            return False
+        if not any(self.graph.op(origin.path[-1]) in BENT for origin in (of_q, of_v)):
             return False
         if of_k.projection is None:
             return of_k.last == of_v.last
