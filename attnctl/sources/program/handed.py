@@ -27,6 +27,8 @@ class Passed(NamedTuple):
 
     call: int
     expression: ast.expr
+    name: str
+    """Of the parameter that it was passed for."""
     depth: int
     """How many functions out of the expression that used it."""
 
@@ -75,7 +77,7 @@ class Handing:
             if site is None:
                 break
             argument = argument_for(call, function, name)
-            out = Passed(site, call if argument is None else argument, depth)
+            out = Passed(site, call if argument is None else argument, name, depth)
             if argument is None:
                 break
             operand = argument
@@ -104,7 +106,7 @@ class Handing:
         node = self.expression_at(call)
         if not isinstance(node, ast.Call) or len(node.args) < 2 or len(self.graph.events[n].callers) < 2:
             return None
-        return self.made_in_function(Passed(call, node.args[-1], 1), n)
+        return self.made_in_function(Passed(call, node.args[-1], "", 1), n)
 
     def returned_as_it_is(self, n: int) -> int | None:
         """The variable in the return statement by which a function gives what it put together."""

@@ -28,6 +28,8 @@ class Steps:
     """What the program shows to be meant: heads, causal, …"""
     unexplained: dict[str, int] = field(default_factory=dict)
     """Of Q, K and V that came about in a way that is not understood: the event where it ends."""
+    prescale: float = 1.0
+    """What Q, K or their weights were multiplied by before the first product."""
     scale_events: list[int] = field(default_factory=list)
     score_events: list[int] = field(default_factory=list)
     """Events from Q Kᵀ to before the softmax."""

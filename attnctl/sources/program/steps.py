@@ -82,6 +82,7 @@ class StepReader:
         settle_shared_heads(steps)
         self.operands.settle_rotation(steps)
         self.operands.read_inputs(steps, batch)
+        steps.prescale = prescale
         self.read_scores(steps, layout, prescale)
         if steps.dropped is None:
             steps.put(HEAD_OUTPUTS, layout.four(attention.arrays[HEAD_OUTPUTS]), [attention.output])
@@ -262,9 +263,11 @@ class StepReader:
 
     def let_scaled_otherwise(self, steps: Steps) -> None:
         """Take 1 / √N as meant beside a softcap, of an N that is no size here: Gemma 2 says its own."""
-        if "softcap" not in steps.options or SCORES not in steps.arrays:
+        if "softcap" not in steps.options:
             return
-        scale = ratio(steps.arrays[SCORES], steps.arrays[SCALED])
+        scale = steps.prescale * steps.attention.factor
+        if SCORES in steps.arrays:
+            scale = ratio(steps.arrays[SCORES], steps.arrays[SCALED])
         meant = round(1 / scale**2) if scale > 0 else 0
         sizes = {
             size for name in (X, "Q") if name in steps.arrays for size in steps.arrays[name].shape[-1:]

@@ -259,16 +259,19 @@ class ProgramJudge:
             return None
         if is_same(steps.inputs["K"].array, steps.inputs["V"].array):
             return None
-        calls = []
-        for name in "KV":
+        calls = set()
+        names = set()
+        for name in "QKV":
             projection = steps.attention.origins[name][0].projection
             if projection is None:
                 return None
             passed = self.handing.passed(projection.n, first_argument, farthest=1)
             if passed is None:
                 return None
-            calls.append(passed.call)
-        return calls[0] if len(set(calls)) == 1 else None
+            calls.add(passed.call)
+            names.add(passed.name)
+        # A function of query, key and value reads what it is given; one of fewer rows chose among them.
+        return calls.pop() if len(calls) == 1 and len(names) == 3 else None
 
     def call_of_helper(self, steps: Steps, event: int) -> int | None:
         """The call of a function that turns what it is given, from where Q and K are multiplied."""
