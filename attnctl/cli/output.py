@@ -14,7 +14,16 @@ from attnctl.cli.options import STDOUT, OutputOptions, ViewOptions, chosen_forma
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import Element, output_for, print_lines, print_view, say, screen_of
 from attnctl.drawing.show import View, count_heads, heads_of
-from attnctl.formats import FORMATS, is_picture, print_findings, print_json, write_all, write_found
+from attnctl.formats import (
+    FORMATS,
+    NOTATIONS,
+    is_notation,
+    is_picture,
+    print_findings,
+    print_json,
+    write_all,
+    write_found,
+)
 from attnctl.inputs.config.fields import is_given
 from attnctl.math.engine.cost import Cost, size_text
 from attnctl.math.names import result_in, shares_in
@@ -53,13 +62,20 @@ def emit(
     warn(kept)
     if files:
         with progress("writing"):
+            notations = [path for path in files if is_notation(path, output.notation)]
             pictures = [path for path in files if is_picture(path)]
-            write_all(of_heads(kept, view), [path for path in files if path not in pictures])
+            data = [path for path in files if path not in {*pictures, *notations}]
+            write_all(of_heads(kept, view), data)
             write_all(kept, pictures, view_of(view, 2) if pictures else None)
+            # Whole, as a program is made of steps that it does not show.
+            write_all(traces, notations, view_of(view, 4), output.notation)
 
     if not printed:
         return
-    if wanted != "table":
+    if output.notation:
+        asked = next(each for each in NOTATIONS if each.name == output.notation)
+        asked.write(traces, sys.stdout, view_of(view, 4))
+    elif wanted != "table":
         chosen = next(each for each in FORMATS if each.name == wanted)
         chosen.write(of_heads(kept, view), sys.stdout)
     elif lines and not any(is_given(value) for value in view):

@@ -228,6 +228,11 @@ def print_bytes(data: bytes) -> None:
     sink(sys.stdout)(data)
 
 
+def print_text(text: str) -> None:
+    """A text whose writer has escaped what a terminal would act on, as UTF-8."""
+    print_bytes(text.encode("utf-8", "backslashreplace"))
+
+
 def print_json(data: Any, indent: int | None = None) -> None:
     print_bytes(encode_json(f"{json_text(data, indent)}\n"))
 
