@@ -82,11 +82,25 @@ NOTATIONS = (
     Format(
         "markdown", ".md", "attnctl.drawing.show.written.document:write_markdown", text=True, picture=True
     ),
+    *(
+        Format(
+            name,
+            ".py",
+            f"attnctl.drawing.show.program.text:write_{name}",
+            text=True,
+            single=True,
+            picture=True,
+            takes_path=True,
+        )
+        for name in ("numpy", "torch", "jax", "einsum")
+    ),
 )
-"""What --as names: the steps that are shown, in the languages that people write mathematics in."""
+"""What --as names: the steps that are shown, in the languages that people write mathematics in, or the run
+as a program.
+"""
 
-WRITABLE = (*FORMATS, *(each for each in NOTATIONS if each.suffix not in {fmt.suffix for fmt in FORMATS}))
-"""What -o takes: of two with one suffix the format, unless --as names the other."""
+WRITABLE = (*FORMATS, *(each for each in NOTATIONS if each.name in {"latex", "typst", "numpy"}))
+"""What -o takes: of several with one suffix the first, unless --as names another."""
 
 FOUND_JSON = Format("json", ".json", "attnctl.store.files:write_found")
 
@@ -172,6 +186,11 @@ def formats_with(notation: str | None) -> Sequence[Format]:
 
 def is_picture(path: str | Path) -> bool:
     return any(fmt.picture and fmt.suffix == Path(path).suffix for fmt in FORMATS)
+
+
+def is_program(path: str | Path) -> bool:
+    """True for a file that is written as a program, which is made of every step."""
+    return any(fmt.takes_path and fmt.suffix == Path(path).suffix for fmt in NOTATIONS)
 
 
 def is_notation(path: str | Path, notation: str | None) -> bool:
