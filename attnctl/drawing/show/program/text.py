@@ -28,6 +28,7 @@ from attnctl.math.names import gradient_of, is_gradient, result_in
 from attnctl.math.ops import Given, Unstated
 from attnctl.record import Trace
 from attnctl.store.files import open_output
+from attnctl.store.npz import write_arrays
 
 FEW = 400
 """Numbers that are written into a program which has a file beside it."""
@@ -58,20 +59,20 @@ def write_einsum(trace: Trace, where: IO[Any] | str | Path, view: View | None = 
 def write_program(trace: Trace, where: IO[Any] | str | Path, library: Library, view: View) -> None:
     """Write a trace to a stream, or to a file that may have an .npz beside it."""
     if isinstance(where, TextIOBase) or not isinstance(where, str | Path):
-        where.write(Program(trace, library, view).text())
+        where.write(LectureProgram(trace, library, view).text())
         return
 
-    program = Program(trace, library, view, beside=Path(where).with_suffix(".npz").name)
+    program = LectureProgram(trace, library, view, beside=Path(where).with_suffix(".npz").name)
     text = program.text()
     if program.in_file:
         with open_output(Path(where).with_suffix(".npz")) as stream:
-            np.savez(stream, **program.in_file)  # type: ignore[arg-type]  # none is called allow_pickle
+            write_arrays(program.in_file, stream)
     with open_output(where) as stream:
         stream.write(text.encode("utf-8"))
 
 
 @dataclass(eq=False, repr=False)
-class Program:
+class LectureProgram:
     """What makes the program of a trace; `beside` is the name of the file that many numbers go to."""
 
     trace: Trace
@@ -154,12 +155,12 @@ class Program:
         source = "edited" if step.name in self.trace.edited else step.formula
         about = f"{visible(source)}: {axes_words(step)}" if source else axes_words(step)
         if self.is_large and array.size > step_size_inline(array):
-            self.write_line(step.name, self.load(step.name, array), about)
+            self.write_line(step.name, self.put_beside(step.name, array), about)
             return
         labels = self.trace.tokens_along(step.name, 0) if array.ndim == 2 else None
         self.write_line(step.name, self.array_text(array, labels), about)
 
-    def load(self, name: str, array: Array) -> str:
+    def put_beside(self, name: str, array: Array) -> str:
         self.in_file[name] = (
             array if array.dtype == bool or array.dtype.kind in "iu" else array.astype(float)
         )
@@ -232,7 +233,7 @@ class Program:
             name = self.free_name(name, str(own.tolist()))
             if name not in self.made:
                 self.made[name] = str(own.tolist())
-                self.lines.append(f"{name} = {self.load(name, own)}")
+                self.lines.append(f"{name} = {self.put_beside(name, own)}")
             return name
         return self.let(name, self.array_text(own))
 
