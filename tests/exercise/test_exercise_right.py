@@ -20,12 +20,6 @@ KINDS = (
     {"positions": "rope"},
     {"scale": 0.3},
 )
-    {},
-    {"rules": ["causal"]},
-    {"rules": ["causal", {"softcap": 2}]},
-    {"positions": "rope"},
-    {"scale": 0.3},
-)
 BLANKS = (
     ("scores",),
     ("attention_weights", "output"),

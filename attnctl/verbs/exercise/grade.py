@@ -28,7 +28,14 @@ from attnctl.sources.sentence import Arguments
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.exercise import handed_out, read_unfinished
 from attnctl.verbs.check.report import Report
-from attnctl.verbs.exercise import DECIMALS, Student, following, round_given
+from attnctl.verbs.exercise import (
+    DECIMALS,
+    MOST_POINTS,
+    Student,
+    following,
+    points_of_steps,
+    round_given,
+)
 
 RIGHT = "right"
 WRONG = "wrong"
@@ -52,6 +59,7 @@ class Assignment:
     settings: Settings | None = None
     blank: tuple[str, ...] = ()
     decimals: int | None = None
+    points: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:
@@ -70,6 +78,7 @@ class Mark:
     words: str = ""
     also: tuple[str, ...] = ()  # other mistakes that would give the same numbers
     part: float = 0.0  # how much of its numbers is right, 0 to 1
+    worth: int = 1  # the points that it has where it is right
     slips: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Where no mistake is known the cells that are wrong, if they are few: what they hold, and should."""
 
@@ -218,11 +227,31 @@ def grade_sheet(file: str, trace: Trace, student: Student | None, asked: Assignm
         if mark.step in fitting.unfit:
             marks[number] = Mark(mark.step, WRONG, words=fitting.unfit[mark.step])
 
+    worth = points_of_sheet(trace.header, asked, blank)
+    marks = [replace(mark, worth=worth.get(mark.step, 1)) for mark in marks]
+
     notes = find_changes(trace, reference, blank)
     stated = trace.header.get("decimals", decimals)
     if asked.whole and stated != decimals:
         notes.append(f"it says {stated!r} decimals, and is held to {decimals} (--decimals)")
     return HandIn(file, student or Student(Path(file).stem), tuple(marks), tuple(notes))
+
+
+def points_of_sheet(
+    header: Mapping[str, Any], asked: Assignment, blank: Sequence[str]
+) -> Mapping[str, int]:
+    """What each step is worth: as the teacher states it, else as the sheet does where that is believed."""
+    if asked.points:
+        return points_of_steps(asked.points, blank, [*TABLE])
+    stated = header.get("points")
+    if asked.whole or not isinstance(stated, dict):
+        return {}
+    # A sheet may say anything: `type(…) is int` keeps out true, which is an int.
+    return {
+        name: number
+        for name, number in stated.items()
+        if type(number) is int and 0 <= number <= MOST_POINTS
+    }
 
 
 def run_of_exercise(trace: Trace, student: Student | None, asked: Settings | None) -> Trace | None:
