@@ -173,7 +173,9 @@ UNWRITTEN = {"BucketsBack", "Scatter", "Convolve", "LogDecay", "Fade", "Write"}
 
 def test_every_op_is_written_or_refused():
     written = {kind.__name__ for kind in WRITERS}
-    assert set(OPS) - written == UNWRITTEN | {Given.__name__, Unstated.__name__}
+    assert set(OPS) - written == UNWRITTEN | {Given.__name__, Unstated.__name__}, (
+        "write it, or list it here"
+    )
     ran = {type(step.op).__name__ for trace in traces().values() for step in trace.steps.values()}
     of_models = {
         "AddScaled",
@@ -374,3 +376,21 @@ def test_check_agrees_with_programs_of_each_library(call, tmp_path, library):
         pytest.importorskip(library)
     for name in ("grouped-query", "cross", "softcap", "run rope", "attend mask", "attend batch"):
         assert agrees(call, traces()[name], library, tmp_path), name
+
+
+@pytest.mark.parametrize("name", ["gpt2", "deepseek_v2", "gemma2"])
+def test_a_layer_of_a_model_is_a_program(call, name):
+    folder = str(ROOT / "tests" / "models" / "checkpoints" / name)
+    words = ("run", "--model", folder, "--layer", "0", "--ids", "4,5,6")
+    assert call(*words, "-o", "layer.py", "-o", "layer.json").code == 0
+    done = subprocess.run([sys.executable, "layer.py"], capture_output=True, check=True)
+    right = attnctl.load("layer.json")["output"]
+    np.testing.assert_allclose(json.loads(done.stdout), right, rtol=1e-4, atol=1e-5)  # float32
+
+
+def test_a_layer_that_no_line_is_written_for_is_refused(call):
+    folder = str(ROOT / "tests" / "models" / "checkpoints" / "qwen3_next")
+    done = call("run", "--model", folder, "--layer", "0", "--ids", "4,5,6", "-o", "layer.py")
+    assert done.code == 2
+    assert "Q_convolved: a program has no line for Convolve yet" in done.err
+    assert not Path("layer.py").exists()
