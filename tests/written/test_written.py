@@ -52,6 +52,8 @@ def tokens_in(text, name):
         ("Q_rotated K_sharedᵀ", None, 'Q_("rotated") thin K_("shared")^(top)'),
         ("S where allowed, else −∞", r"S \text{ where allowed, else } - \infty", None),
         ("d_Q W_Qᵀ", r"d Q \, W_{Q}^{\top}", "d Q thin W_(Q)^(top)"),
+        ("A ∘ (d_scores − delta)", r"A \circ ( d \, \mathrm{scores} - \delta )", None),
+        ("Σ over d_v of Z", r"\sum_{d_{v}}  Z", "sum_(d_(v))  Z"),
         ("Σ over heads of d_K W_Kᵀ", r"\sum_{\text{heads}}  d K \, W_{K}^{\top}", None),
         ("3 · tanh(S / 3)", r"3 \cdot \tanh ( \frac{S}{3} )", r"3 dot tanh \( frac(S, 3) \)"),
         ("K turned by pos · θ^(−2i/d)", None, 'K " turned by pos " dot theta ^(- 2 i \\/ d)'),

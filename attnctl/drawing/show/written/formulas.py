@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from attnctl.drawing.show.written.languages import BREAK, Language, set_width
 from attnctl.math.arithmetic import Expr, Number, Operation
-from attnctl.math.names import TABLE, is_gradient
+from attnctl.math.names import DELTA, TABLE, is_gradient
 
 WIDEST_FRACTION = 40
 """Characters above or below the bar of a fraction; longer ones are written as a quotient."""
@@ -24,8 +24,12 @@ INDEXED = re.compile(r"([A-Za-z])_([A-Za-z]+)")
 
 def name_of(name: str, language: Language) -> str:
     """The name of a step or a size: W_Q with its index, dQ of a gradient, masked_scores upright."""
+    if name == DELTA:
+        return language.symbols["δ"]
     if is_gradient(name) and name.startswith("d_"):
-        return f"{language.variable('d')} {name_of(name[2:], language)}"
+        of = name[2:]
+        apart = f" {language.thin}" if len(of) > 1 else ""  # dQ, but d scores
+        return f"{language.variable('d')}{apart} {name_of(of, language)}"
     if name in language.symbols:
         return language.variable(language.symbols[name])
     if found := INDEXED.fullmatch(name):
@@ -81,7 +85,8 @@ def read_pieces(text: str, language: Language) -> Iterator[Piece]:
     start = 0
     for found in SUM_OVER.finditer(text):
         yield from plain_pieces(text[start : found.start()], language)
-        over = language.below(language.symbols["Σ"], language.quoted(found[1]))
+        along = name_of(found[1], language) if found[1] in SIZES else language.quoted(found[1])
+        over = language.below(language.symbols["Σ"], along)
         yield Piece("function", "Σ", f"{over} ")
         start = found.end()
     yield from plain_pieces(text[start:], language)
