@@ -22,6 +22,7 @@ from attnctl.store.files import (
     print_bytes,
     print_findings,
     print_json,
+    print_text,
     temporary_folder,
     unwritable,
     write_text,
@@ -36,6 +37,7 @@ __all__ += [
     "print_findings",
     "print_found",
     "print_json",
+    "print_text",
     "temporary_folder",
     "unwritable",
     "write",
@@ -74,6 +76,32 @@ FORMATS = (
     Format("html", ".html", "attnctl.pages.traces:write_traces", binary=True, picture=True),
 )
 
+NOTATIONS = (
+    Format("latex", ".tex", "attnctl.drawing.show.written.document:write_latex", text=True, picture=True),
+    Format("typst", ".typ", "attnctl.drawing.show.written.document:write_typst", text=True, picture=True),
+    Format(
+        "markdown", ".md", "attnctl.drawing.show.written.document:write_markdown", text=True, picture=True
+    ),
+    *(
+        Format(
+            name,
+            ".py",
+            f"attnctl.drawing.show.program.text:write_{name}",
+            text=True,
+            single=True,
+            picture=True,
+            takes_path=True,
+        )
+        for name in ("numpy", "torch", "jax", "einsum")
+    ),
+)
+"""What --as names: the steps that are shown, in the languages that people write mathematics in, or the run
+as a program.
+"""
+
+WRITABLE = (*FORMATS, *(each for each in NOTATIONS if each.name in {"latex", "typst", "numpy"}))
+"""What -o takes: of several with one suffix the first, unless --as names another."""
+
 FOUND_JSON = Format("json", ".json", "attnctl.store.files:write_found")
 
 FINDINGS = {
@@ -108,6 +136,9 @@ FINDINGS = {
     "explain": (
         Format("json", ".json", "attnctl.verbs.explain.view:write_json"),
         Format("html", ".html", "attnctl.pages.found:write_explain", binary=True),
+        Format("latex", ".tex", "attnctl.verbs.explain.written:write_latex", text=True),
+        Format("typst", ".typ", "attnctl.verbs.explain.written:write_typst", text=True),
+        Format("markdown", ".md", "attnctl.verbs.explain.written:write_markdown", text=True),
     ),
     "lens": (FOUND_JSON, *pictures_by("attnctl.verbs.models.next")),
     "model": (FOUND_JSON, Format("html", ".html", "attnctl.pages.tables:write_model", binary=True)),
@@ -139,13 +170,38 @@ def write(traces: Sequence[Trace], path: str | Path) -> None:
     write_all(traces, [path])
 
 
-def write_all(traces: Sequence[Trace], paths: Sequence[str | Path], view: View | None = None) -> None:
-    """Write traces to every file, pictures as `view` has them; an unfit suffix is refused before any."""
-    files.write_all(traces, paths, FORMATS, view)
+def write_all(
+    traces: Sequence[Trace],
+    paths: Sequence[str | Path],
+    view: View | None = None,
+    notation: str | None = None,
+) -> None:
+    """Write traces to every file, pictures as `view` has them; an unfit suffix is refused before any.
+
+    A `notation` is what its suffix then means.
+    """
+    files.write_all(traces, paths, formats_with(notation), view)
+
+
+def formats_with(notation: str | None) -> Sequence[Format]:
+    """The formats of files, those of a notation that is asked for first."""
+    return (*(fmt for fmt in NOTATIONS if fmt.name == notation), *WRITABLE)
 
 
 def is_picture(path: str | Path) -> bool:
     return any(fmt.picture and fmt.suffix == Path(path).suffix for fmt in FORMATS)
+
+
+def is_program(path: str | Path) -> bool:
+    """True for a file that is written as a program, which is made of every step."""
+    return any(fmt.takes_path and fmt.suffix == Path(path).suffix for fmt in NOTATIONS)
+
+
+def is_notation(path: str | Path, notation: str | None) -> bool:
+    """True for a file that is written as --as says, or in a notation by its suffix alone."""
+    suffix = Path(path).suffix
+    chosen = next((fmt for fmt in formats_with(notation) if fmt.suffix == suffix), None)
+    return chosen in NOTATIONS
 
 
 def print_found(verb: str, found: Sequence[Any], name: str) -> None:

@@ -47,6 +47,8 @@ class Flag:
     """From the flag's text to what the reader takes."""
     repeated: bool = False
     """Whether it may be given more than once, for a list."""
+    reader: Reader | None = None
+    """What reads its text, where it may say more than a config does."""
 
 
 @dataclass(eq=False)
@@ -114,7 +116,8 @@ class Setting:
         if self.switch:
             return given
         parts = self.flag.parts
-        return self.reader(list(map(parts, given)) if self.flag.repeated else parts(given))
+        read = self.flag.reader or self.reader
+        return read(list(map(parts, given)) if self.flag.repeated else parts(given))
 
 
 def flag_text(value: Any) -> str:

@@ -228,6 +228,30 @@ POSITIVE = real_number(lambda x: x > 0, "is not above 0; write a number like 1.5
 TOLERANCE = real_number(lambda x: x >= 0, "is not a tolerance; write a number from 0, like 1e-6", minimum=0)
 SIZE = whole_number(1)
 SEED = whole_number(0, 2**32 - 1)
+MOST_SEEDS = 1000
+
+
+def read_seeds(text: str) -> int | tuple[int, ...]:
+    """'3' -> 3; '1-5' and '0,2,7' -> each of them, which is a run each."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = map(str.strip, part.strip().partition("-"))
+        if not (first and dash):  # -1 is no range
+            seeds.append(SEED(Plain(part.strip())))
+            continue
+        start, stop = SEED(Plain(first)), SEED(Plain(last))
+        if start > stop:
+            raise BadValueError(f"{start}-{stop} runs backwards; write {stop}-{start}")
+        if stop - start >= MOST_SEEDS:
+            raise BadValueError(f"more than {MOST_SEEDS} seeds; write fewer")
+        seeds += range(start, stop + 1)
+    each = tuple(dict.fromkeys(seeds))
+    if len(each) > MOST_SEEDS:
+        raise BadValueError(f"more than {MOST_SEEDS} seeds; write fewer")
+    return each[0] if len(each) == 1 else each
+
+
+SEEDS = Reader(read_seeds, {}, "N,…")
 HEADS = Reader(read_heads, {}, "N,…")
 CALLS = Reader(partial(read_heads, most=999_999), {}, "N,…")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from attnctl import formats
 from attnctl.base.errors import AttnError, Exit, raise_all
+from attnctl.base.setting import Given
 from attnctl.base.values import whole_number, words
 from attnctl.cli import options
 from attnctl.cli.options import argument, command, excludes, only, option
@@ -41,6 +42,10 @@ TO_FILES = only(
 )
 
 
+def names_workbook(given: Given) -> bool:
+    return any(path.endswith(".xlsx") for path in given["output"] or ())
+
+
 @command(
     "attnctl exercise make example:i-love-ai --blank scores,attention_weights -o sheet.html",
     "attnctl exercise make 'the cat sat' --heads 2 --blank scores --seed-from Ann -o Ann.json",
@@ -70,6 +75,13 @@ def make(  # noqa: PLR0913  (options, and groups of them)
     decimals: int | None = option(
         "To how many decimals numbers are given and to be written, 1 to 12 (4).", DECIMALS
     ),
+    points: str | None = option(
+        "What steps are worth, like scores=2,output=3; default: 1 each.", metavar="STEP=N,…"
+    ),
+    key: bool = option(
+        "Write the answers into the blanks: what to mark by. (No .xlsx, which has them on hidden sheets.)",
+        terms=[only(lambda given: not names_workbook(given), "an .xlsx has its answers on hidden sheets")],
+    ),
     more: options.Sentence,
     attention: options.Attention,
     output: list[str] | None = options.findings_option("exercise make", checked=False),
@@ -89,6 +101,7 @@ def make(  # noqa: PLR0913  (options, and groups of them)
     settings = open_source(source, Arguments(config, {**more, **attention})).settings
     steps = wanted_steps(blank) or []
     places = making.DECIMALS if decimals is None else decimals
+    worth = making.read_points(points) if points is not None else {}
     learners: list[making.Student | None] = [making.Student(seed_from) if seed_from else None]
     if students:
         learners = list(making.read_roster(students))
@@ -96,7 +109,7 @@ def make(  # noqa: PLR0913  (options, and groups of them)
     made: list[making.Exercise] = []
     with progress("making sheets") as moved:
         for number, learner in enumerate(learners, start=1):
-            made.append(making.make(settings, steps, learner, places))
+            made.append(making.make(settings, steps, learner, places, worth, key=key))
             moved(number, len(learners))
 
         # The same steps are left out of every sheet.
@@ -161,6 +174,10 @@ def grade(  # noqa: PLR0913  (its options)
     config: options.Config = None,
     blank: str | None = option("With -c: the steps that were to be filled in.", metavar="STEP,…"),
     decimals: int | None = option("To how many decimals numbers were to be written.", DECIMALS),
+    points: str | None = option(
+        "What steps are worth, like scores=2,output=3; default: as the sheet says, or 1 each.",
+        metavar="STEP=N,…",
+    ),
 ) -> Exit:
     """Grade a class: names and steps, right, wrong (and the mistake) or not filled in.
 
@@ -182,7 +199,8 @@ def grade(  # noqa: PLR0913  (its options)
     if blank is not None and settings is None:
         raise AttnError("--blank: the steps of which run? add -c CONFIG, with which the exercise was made")
 
-    assignment = grading.Assignment(settings, tuple(wanted_steps(blank) or ()), decimals)
+    worth = making.read_points(points) if points is not None else {}
+    assignment = grading.Assignment(settings, tuple(wanted_steps(blank) or ()), decimals, worth)
     sheets = []
     with progress("grading") as moved:
         for number, hand_in in enumerate(hand_ins, start=1):

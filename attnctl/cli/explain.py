@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.values import whole_number
+from attnctl.base.values import whole_number, words
 from attnctl.cli import options
 from attnctl.cli.options import argument, command, excludes, only, option
 from attnctl.cli.program import complain
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import Element, print_view
 from attnctl.drawing.screen.text import shell_word
-from attnctl.formats import write_found
+from attnctl.formats import FINDINGS, print_text, write_found, write_text
 from attnctl.inputs.config.flags import by_flag
 from attnctl.record import Trace
 from attnctl.record.cells import Address, Token, parse_address
@@ -23,8 +23,15 @@ from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
 from attnctl.verbs.explain import Explainer
 from attnctl.verbs.explain.view import Page, write_json
+from attnctl.verbs.explain.written import explanation_text
 
-PRINTED = only(lambda given: options.split_outputs(given["output"])[1], "files have every digit anyway")
+PRINTED = only(
+    lambda given: options.split_outputs(given["output"])[1] or given["notation"],
+    "files have every digit anyway, but for those of --as",
+)
+
+NOTATIONS = {fmt.name: fmt.suffix for fmt in FINDINGS["explain"] if fmt.text}
+"""What --as names, and the suffix of its files."""
 
 
 @command(
@@ -32,7 +39,7 @@ PRINTED = only(lambda given: options.split_outputs(given["output"])[1], "files h
     "attnctl explain dump.json 'attention_weights[0,love,AI]' --depth 3",
     "attnctl explain theirs.npz 'scores[0,1,2]' --scale 0.5 --json",
 )
-def explain(  # noqa: PLR0913  (options, and groups of them)
+def explain(  # noqa: C901, PLR0913  (options, and groups of them; where the answer goes)
     *,
     source: str | None = argument(HELP, "SOURCE"),
     cell: str | None = argument("STEP[HEAD,ROW,COLUMN], by index or by token.", "CELL"),
@@ -53,6 +60,16 @@ def explain(  # noqa: PLR0913  (options, and groups of them)
     attention: options.Attention,
     max_memory: options.Memory = None,
     output: list[str] | None = options.findings_option("explain"),
+    notation: str | None = option(
+        "Write the arithmetic as latex, typst or markdown: on stdout, or to a FILE of -o.",
+        words(*NOTATIONS),
+        "--as",
+        metavar="NAME",
+        terms=[
+            excludes("json", "--json is another format; leave one of them out"),
+            only(options.is_written, options.NOT_WRITTEN),
+        ],
+    ),
 ) -> None:
     """Show the arithmetic behind one cell of a dump, or of the run of a sentence.
 
@@ -74,10 +91,7 @@ def explain(  # noqa: PLR0913  (options, and groups of them)
         cell = source
         source = None
     if cell is None:
-        if source is not None and re.fullmatch(r"\w+\[.*\]", source):
-            instead = f"write a SOURCE before it, like last {shell_word(source)}"
-            raise AttnError(f"{source}: a cell of what? {instead}")
-        raise AttnError("no CELL; write a SOURCE and a CELL, like \"I love AI\" 'scores[I,AI]'")
+        raise AttnError(say_what_is_lacking(source))
 
     files, printed = options.split_outputs(output)
     settings = {**more, **layout, **attention}
@@ -96,8 +110,13 @@ def explain(  # noqa: PLR0913  (options, and groups of them)
     explainer = Explainer(numbers.under_our_names(recorded), meant, full=full)
     cells = cells_of(address, explainer.trace)
     questions = [(explainer, place, levels) for place in cells]
-    write_found("explain", questions, files)
     digits = Page.precision if precision is None else precision
+    if notation:
+        written = explanation_text(questions, notation, digits, full=full)
+        for path in [path for path in files if path.endswith(NOTATIONS[notation])]:
+            write_text(written, path)
+            files.remove(path)
+    write_found("explain", questions, files)
 
     def lines(screen: Screen) -> Iterator[Element]:
         for number, place in enumerate(cells):
@@ -106,10 +125,20 @@ def explain(  # noqa: PLR0913  (options, and groups of them)
             page = Page(explainer, screen, digits, levels, full)
             yield from page.lines(explainer.root(place, levels))
 
-    if printed and json:
+    if printed and notation:
+        print_text(written)
+    elif printed and json:
         write_json(questions, sys.stdout)
     elif printed:
         print_view(lines)
+
+
+def say_what_is_lacking(source: str | None) -> str:
+    """The message on a command line without a cell; one that is there alone lacks what it is of."""
+    if source is not None and re.fullmatch(r"\w+\[.*\]", source):
+        instead = f"write a SOURCE before it, like last {shell_word(source)}"
+        return f"{source}: a cell of what? {instead}"
+    return "no CELL; write a SOURCE and a CELL, like \"I love AI\" 'scores[I,AI]'"
 
 
 def leaves_out_head(address: Address, trace: Trace) -> bool:

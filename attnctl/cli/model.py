@@ -124,7 +124,7 @@ def print_map(sources: "Sequence[Layers]", view: ViewOptions, output: OutputOpti
 
     wanted = options.chosen_format(output.format, json=output.json, possible=("table", "json"))
     drawn = bool(output.output) and all(map(is_picture, output.output or ()))
-    if (output.output and not drawn) or wanted not in {"table", "json"}:
+    if (output.output and not drawn) or wanted not in {"table", "json"} or output.notation:
         raise AttnError(
             "without --layer a map of all heads is printed, as a table or --json, or drawn (-o map.svg, "
             "-o map.html); add --layer for a trace"

@@ -19,7 +19,16 @@ from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, G
 from attnctl.base.values import HEADS, MOST, BadValueError, Plain, Reader, whole_number, words
 from attnctl.base.words import one_of, quote
 from attnctl.cli.command import Declared, Option, OptionTerm, Registered
-from attnctl.formats import FINDINGS, FORMATS, Format, is_picture, unwritable
+from attnctl.formats import (
+    FINDINGS,
+    FORMATS,
+    NOTATIONS,
+    WRITABLE,
+    Format,
+    is_notation,
+    is_picture,
+    unwritable,
+)
 from attnctl.inputs.config.fields import is_given, settings_with_flags
 from attnctl.math.names import SYMBOLS
 
@@ -27,6 +36,9 @@ STDOUT = "-"  # as a file to write: standard output, in the format that is asked
 FORMAT_VARIABLE = "ATTNCTL_FORMAT"
 FORMAT_NAMES = ("table", *(fmt.name for fmt in FORMATS if not (fmt.binary or fmt.picture)))
 """How a trace is written on stdout."""
+
+NOTATION_NAMES = tuple(fmt.name for fmt in NOTATIONS)
+NOT_WRITTEN = "no FILE of -o has its suffix; name one, or none"
 
 PRECISION = whole_number(0, 17)
 
@@ -96,7 +108,7 @@ def argument(help: str, metavar: str | None = None, terms: Sequence[OptionTerm] 
 
 
 def suffixes(formats: Sequence[Format]) -> str:
-    return " ".join(fmt.suffix for fmt in formats)
+    return " ".join(dict.fromkeys(fmt.suffix for fmt in formats))
 
 
 def output_option(
@@ -234,9 +246,21 @@ class OutputOptions(NamedTuple):
         "(--format jsonl writes a line each, however many)."
     )
     output: list[str] | None = output_option(
-        f"Write to FILE, its format from the extension: {suffixes(FORMATS)}; "
+        f"Write to FILE, its format from the extension: {suffixes(WRITABLE)}; "
         "- is stdout. May be given more than once.",
-        FORMATS,
+        WRITABLE,
+    )
+    notation: str | None = option(
+        f"Write what is shown as {one_of(NOTATION_NAMES)}: on stdout, or to a FILE of -o "
+        f"({suffixes(NOTATIONS)}).",
+        words(*NOTATION_NAMES),
+        "--as",
+        metavar="NAME",
+        terms=[
+            excludes("json format", "that is another format; leave one of them out"),
+            bars(("story", "heat", "full", "cost", "lens"), "means nothing with --as; leave it out"),
+            only(lambda given: is_written(given), NOT_WRITTEN),  # noqa: PLW0108  (it stands below)
+        ],
     )
 
     @classmethod
@@ -247,12 +271,22 @@ class OutputOptions(NamedTuple):
 
 
 def shown_as(given: Given) -> str:
-    """The form that traces get: table on stdout alone, pictures in files alone, or data."""
+    """The form that traces get: table on stdout alone, pictures in files alone, a notation, or data."""
     files, printed = split_outputs(given["output"])
+    notation = given.get("notation")
+    if all(is_notation(path, notation) for path in files) and (notation or not printed):
+        return "notation"
     if printed:
         wanted = chosen_format(given["format"], json=given["json"])
         return "table" if wanted == "table" and not files else "data"
     return "pictures" if all(map(is_picture, files)) else "data"
+
+
+def is_written(given: Given) -> bool:
+    """True where what --as names goes to stdout or to a file."""
+    files, printed = split_outputs(given["output"])
+    own = tuple(fmt.suffix for fmt in NOTATIONS if fmt.name == given["notation"])
+    return printed or any(path.endswith(own) for path in files)
 
 
 def split_outputs(outputs: Sequence[str] | None) -> tuple[list[str], bool]:

@@ -9,12 +9,22 @@ from contextlib import contextmanager
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
-from attnctl.base.errors import AttnError
+from attnctl.base.errors import AttnError, raise_all
 from attnctl.cli.options import STDOUT, OutputOptions, ViewOptions, chosen_format, split_outputs
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import Element, output_for, print_lines, print_view, say, screen_of
 from attnctl.drawing.show import View, count_heads, heads_of
-from attnctl.formats import FORMATS, is_picture, print_findings, print_json, write_all, write_found
+from attnctl.formats import (
+    FORMATS,
+    NOTATIONS,
+    is_notation,
+    is_picture,
+    is_program,
+    print_findings,
+    print_json,
+    write_all,
+    write_found,
+)
 from attnctl.inputs.config.fields import is_given
 from attnctl.math.engine.cost import Cost, size_text
 from attnctl.math.names import result_in, shares_in
@@ -50,16 +60,25 @@ def emit(
         return
 
     require_heads(kept, view, settable=settable)
+    if is_written_as_program(output):
+        require_program_of(traces, view)
     warn(kept)
     if files:
         with progress("writing"):
+            notations = [path for path in files if is_notation(path, output.notation)]
             pictures = [path for path in files if is_picture(path)]
-            write_all(of_heads(kept, view), [path for path in files if path not in pictures])
+            data = [path for path in files if path not in {*pictures, *notations}]
+            write_all(of_heads(kept, view), data)
             write_all(kept, pictures, view_of(view, 2) if pictures else None)
+            # Whole, as a program is made of steps that it does not show.
+            write_all(traces, notations, view_of(view, 4), output.notation)
 
     if not printed:
         return
-    if wanted != "table":
+    if output.notation:
+        asked = next(each for each in NOTATIONS if each.name == output.notation)
+        asked.write(traces, sys.stdout, view_of(view, 4))
+    elif wanted != "table":
         chosen = next(each for each in FORMATS if each.name == wanted)
         chosen.write(of_heads(kept, view), sys.stdout)
     elif lines and not any(is_given(value) for value in view):
@@ -84,7 +103,9 @@ def carry_out(
     if cost:
         print_costs(sources, output, view)
         return
-    if keep is None and not view.story:  # which rests on steps that it does not name, too
+    if is_written_as_program(output):
+        keep = None  # each step is a line of it
+    elif keep is None and not view.story:  # which rests on steps that it does not name, too
         keep = wanted_steps(view.step)
 
     traces: list[Trace] = []
@@ -96,6 +117,26 @@ def carry_out(
     if note:
         complain(note)
     emit(traces, output, view, settable=not of_model, lines=lines)
+
+
+def is_written_as_program(output: OutputOptions) -> bool:
+    """True where a program is to be written, which is made of all steps."""
+    files, printed = split_outputs(output.output)
+    names_program = any(each.takes_path and each.name == output.notation for each in NOTATIONS)
+    return (printed and names_program) or any(map(is_program, files))
+
+
+def require_program_of(traces: Sequence[Trace], view: ViewOptions) -> None:
+    """Raise AttnError naming each option that a program would leave aside, and for several traces."""
+    if len(traces) != 1:
+        raise AttnError(f"a program is of one trace, not of {len(traces)}; name one sentence, or --trace N")
+    lacking = {"--head": (view.head, "all heads"), "--precision": (view.precision, "every digit")}
+    lacking["--log"] = (view.log or None, "no colours")
+    raise_all(
+        f"{flag}: a program has {what}; leave it out"
+        for flag, (value, what) in lacking.items()
+        if value is not None
+    )
 
 
 def of_heads(traces: Sequence[Trace], view: ViewOptions) -> Sequence[Trace]:

@@ -83,8 +83,13 @@ def run(  # noqa: PLR0913  (a group of options each)
 
     attention |= gradients
     settings = {**attention, **edits, "max_memory": max_memory}
+    seeds = more.get("seed")
+    if isinstance(seeds, tuple):
+        more = {**more, "seed": seeds[0]}
     asked = open_run(source or [], file, Arguments(config, {**more, **settings}), padded=padded)
     if model.model is not None:
+        if isinstance(seeds, tuple):
+            raise AttnError(f"--seed: several {NOT_BESIDE_MODEL.replace('means', 'mean')}")
         if asked.config is not None:
             raise AttnError(f"{asked.config}: {NOT_BESIDE_MODEL}")
         after = None if next is None else (next, at)
@@ -98,7 +103,8 @@ def run(  # noqa: PLR0913  (a group of options each)
         else:
             run_layers(layers, model.layer, cost, view, output)
     else:
-        carry_out([asked], cost, view, output)
+        each = [asked.of_seed(seed) for seed in seeds] if isinstance(seeds, tuple) else [asked]
+        carry_out(each, cost, view, output)
     if asked.joined:
         one = quote(" ".join(asked.joined))
         several = f"printf '%s\\n' {shell_line(asked.joined)} | attnctl run -"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -88,6 +89,13 @@ class Source:
     @cached_property
     def base(self) -> Settings:
         return settings_from(self.config, {})
+
+    def of_seed(self, seed: int) -> Source:
+        """The same, drawn from this seed."""
+        other = copy(self)
+        other.beside = self.beside._replace(flags={**self.beside.flags, "seed": seed})
+        other.__dict__.pop("settings", None)  # worked out again
+        return other
 
     def meant(self, trace: Trace) -> Settings | None:
         """What one of its traces was meant to be, where that is said."""

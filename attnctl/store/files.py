@@ -33,6 +33,9 @@ def write_all(
     """Write traces or findings to every file, pictures as in `view`; to none if a suffix does not fit."""
     chosen = [format_for(path, len(traces), formats) for path in paths]
     for fmt, path in zip(chosen, paths, strict=True):
+        if fmt.takes_path:
+            fmt.write_at(traces, path, view)
+            continue
         with open_output(path) as stream:
             fmt.write(traces, stream, view)
 
@@ -168,8 +171,13 @@ class Format(NamedTuple):
     text: bool = False  # the writer writes characters, not bytes
     single: bool = False  # a file holds one trace, and the writer takes one
     picture: bool = False  # it is drawn, and the writer takes how: the `view`
+    takes_path: bool = False  # the writer takes a stream, or a path: it may write a file beside that
     needs: str = ""
     """``module:function`` that raises AttnError where a package to write it with is not installed."""
+
+    def write_at(self, traces: Sequence[Any], path: str | Path, view: Any = None) -> None:
+        """Write a trace to a path, and to a file beside it where its writer needs one."""
+        function(self.writer)(traces[0], path, view)
 
     def write(self, traces: Sequence[Any], stream: IO[Any], view: Any = None) -> None:
         """Write traces to a stream of bytes, or of text where the format is not binary."""
@@ -226,6 +234,11 @@ TERMINAL_CONTROLS = re.compile(
 
 def print_bytes(data: bytes) -> None:
     sink(sys.stdout)(data)
+
+
+def print_text(text: str) -> None:
+    """A text whose writer has escaped what a terminal would act on, as UTF-8."""
+    print_bytes(text.encode("utf-8", "backslashreplace"))
 
 
 def print_json(data: Any, indent: int | None = None) -> None:

@@ -15,6 +15,7 @@ from attnctl.base.values import (
     POSITIVE,
     REAL,
     SEED,
+    SEEDS,
     SIZE,
     SWITCH,
     WORD,
@@ -235,7 +236,13 @@ FIELDS = by_name(
         "seed",
         SEED,
         "The seed of random embeddings and weights.",
-        flag=Flag("--seed", SENTENCE, more="Default: 0."),
+        flag=Flag(
+            "--seed",
+            SENTENCE,
+            metavar="N",
+            more="Default: 0. Of attnctl run also several, like 1-5 or 0,2: a trace each.",
+            reader=SEEDS,
+        ),
     ),
     Setting(
         "embeddings",

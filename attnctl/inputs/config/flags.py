@@ -24,6 +24,8 @@ def settings_from(config: str | None, flags: Given, base: Settings | None = None
     Flags are laid over the config, or over `base` where there is none. Raises AttnError with
     every problem in the config, or with flags that have no meaning.
     """
+    if isinstance(flags.get("seed"), tuple):
+        raise AttnError("--seed: several seeds are several runs, which attnctl run takes alone; write one")
     base = base or Settings()
     if config is not None:
         from attnctl.inputs.config.load import load

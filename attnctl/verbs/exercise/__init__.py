@@ -7,7 +7,7 @@ import hashlib
 import io
 import unicodedata
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -63,6 +63,10 @@ class Exercise:
     decimals: int
     steps: tuple[Step, ...]  # every step of the run, in order
     student: Student | None = None
+    points: Mapping[str, int] = field(default_factory=dict)
+    """How many each blank step is worth, where that is said."""
+    is_key: bool = False
+    """Whether the answers stand in its blanks."""
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -71,9 +75,17 @@ class Exercise:
 
 
 def make(
-    settings: Settings, blank: Sequence[str], student: Student | None = None, decimals: int = DECIMALS
+    settings: Settings,
+    blank: Sequence[str],
+    student: Student | None = None,
+    decimals: int = DECIMALS,
+    points: Mapping[str, int] | None = None,
+    *,
+    key: bool = False,
 ) -> Exercise:
     """The exercise of a run with these steps blank; a `student` has numbers of their own.
+
+    `points` say what each is worth. A `key` has the answers in its blanks.
 
     Raises AttnError for a step that is not there or not computed, and for a student whose numbers
     would be those of everybody.
@@ -87,7 +99,8 @@ def make(
 
     numbers = round_given(trace, names, decimals)
     for name in names:
-        numbers[name] = np.full_like(trace[name], np.nan)
+        answers = np.round(numbers[name], decimals) + 0.0  # + 0 makes 0 of -0
+        numbers[name] = answers.astype(trace[name].dtype) if key else np.full_like(trace[name], np.nan)
 
     left_out = following(trace, names)
     steps = {name: step for name, step in trace.steps.items() if name not in left_out}
@@ -98,12 +111,56 @@ def make(
         "rounded": decimals,
         "blank": names,
     }
+    worth = points_of_steps(points or {}, names, list(trace))
+    if worth:
+        header["points"] = worth
     if student is not None:
         header |= header_of_student(student, trace.config)
         steps = {name: without_seed(step, settings.seed) for name, step in steps.items()}
 
     handed_out = Trace(steps, {name: numbers[name] for name in steps}, header)
-    return Exercise(handed_out, tuple(names), decimals, tuple(trace.steps.values()), student)
+    return Exercise(
+        handed_out, tuple(names), decimals, tuple(trace.steps.values()), student, worth, is_key=key
+    )
+
+
+MOST_POINTS = 1000
+
+
+def read_points(text: str) -> dict[str, int]:
+    """scores=2,output=3 -> what each step is worth. Raises AttnError for what is no number of points."""
+    points: dict[str, int] = {}
+    problems = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, _, number = part.partition("=")
+        is_number = number.strip().isascii() and number.strip().isdigit()
+        if not is_number or int(number[:9]) > MOST_POINTS:
+            problems.append(f"--points: {quote(part)} is not STEP=N, N up to {MOST_POINTS}; write scores=2")
+        else:
+            points[name.strip()] = int(number)
+    raise_all(problems)
+    if not points:
+        raise AttnError("--points: no step in it; write what steps are worth, like scores=2,output=3")
+    return points
+
+
+def points_of_steps(
+    points: Mapping[str, int], blank: Sequence[str], known: Sequence[str]
+) -> dict[str, int]:
+    """What each blank step is worth, 1 if nothing is said. Raises AttnError for steps not blank."""
+    if not points:
+        return {}
+    worth = dict.fromkeys(blank, 1)
+    problems = []
+    for word, number in points.items():
+        (name,) = names_of_steps([word], known)
+        if name not in worth:
+            problems.append(
+                f"--points {word}: it is not to be filled in; add it to --blank, or leave it out"
+            )
+        worth[name] = number
+    raise_all(problems)
+    return worth
 
 
 def names_to_blank(trace: Trace, blank: Sequence[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +28,14 @@ from attnctl.sources.sentence import Arguments
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.exercise import handed_out, read_unfinished
 from attnctl.verbs.check.report import Report
-from attnctl.verbs.exercise import DECIMALS, Student, following, round_given
+from attnctl.verbs.exercise import (
+    DECIMALS,
+    MOST_POINTS,
+    Student,
+    following,
+    points_of_steps,
+    round_given,
+)
 
 RIGHT = "right"
 WRONG = "wrong"
@@ -36,6 +43,9 @@ BLANK = "not filled in"
 UNTOLD = "cannot tell"
 COARSE = "too few decimals"
 """What a step may be marked."""
+
+DOUBTED = {WRONG, UNTOLD}
+"""Marks of steps that are looked at again, number by number."""
 
 MOST_MEMORY = 2**28  # bytes that a hand-in, and a run of its own config, may take
 MOST_DECIMALS = 15
@@ -49,6 +59,7 @@ class Assignment:
     settings: Settings | None = None
     blank: tuple[str, ...] = ()
     decimals: int | None = None
+    points: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:
@@ -67,6 +78,7 @@ class Mark:
     words: str = ""
     also: tuple[str, ...] = ()  # other mistakes that would give the same numbers
     part: float = 0.0  # how much of its numbers is right, 0 to 1
+    worth: int = 1  # the points that it has where it is right
     slips: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Where no mistake is known the cells that are wrong, if they are few: what they hold, and should."""
 
@@ -207,15 +219,39 @@ def grade_sheet(file: str, trace: Trace, student: Student | None, asked: Assignm
         coarse = check_sheet(fitting.trace, reference, replace(strictness, decimals=written))
         marks = [allow_for(mark, mark_of(mark.step, coarse), written, decimals) for mark in marks]
 
+    if decimals is not None and any(mark.verdict in DOUBTED for mark in marks):
+        right = right_as_written(fitting.trace, reference, decimals)
+        marks = [Mark(mark.step, RIGHT, part=1.0) if is_settled(mark, right) else mark for mark in marks]
+
     for number, mark in enumerate(marks):
         if mark.step in fitting.unfit:
             marks[number] = Mark(mark.step, WRONG, words=fitting.unfit[mark.step])
+
+    worth = points_of_sheet(trace.header, asked, blank)
+    marks = [replace(mark, worth=worth.get(mark.step, 1)) for mark in marks]
 
     notes = find_changes(trace, reference, blank)
     stated = trace.header.get("decimals", decimals)
     if asked.whole and stated != decimals:
         notes.append(f"it says {stated!r} decimals, and is held to {decimals} (--decimals)")
     return HandIn(file, student or Student(Path(file).stem), tuple(marks), tuple(notes))
+
+
+def points_of_sheet(
+    header: Mapping[str, Any], asked: Assignment, blank: Sequence[str]
+) -> Mapping[str, int]:
+    """What each step is worth: as the teacher states it, else as the sheet does where that is believed."""
+    if asked.points:
+        return points_of_steps(asked.points, blank, [*TABLE])
+    stated = header.get("points")
+    if asked.whole or not isinstance(stated, dict):
+        return {}
+    # A sheet may say anything: `type(…) is int` keeps out true, which is an int.
+    return {
+        name: number
+        for name, number in stated.items()
+        if type(number) is int and 0 <= number <= MOST_POINTS
+    }
 
 
 def run_of_exercise(trace: Trace, student: Student | None, asked: Settings | None) -> Trace | None:
@@ -373,6 +409,51 @@ def mark_of_wrong(name: str, report: Report, part: float) -> Mark:
         verb = "differs" if gap.differing == 1 else "differ"
         words = f"{gap.differing} of {gap.filled} numbers {verb}"
     return Mark(name, WRONG, words=words, part=part, slips=find_slips(name, report))
+
+
+def is_settled(mark: Mark, right: Container[str]) -> bool:
+    """True where `check` has doubts, but what stands there is what should."""
+    return mark.verdict in DOUBTED and mark.step in right
+
+
+def right_as_written(trace: Trace, reference: Trace | None, decimals: int) -> set[str]:
+    """The blank steps whose every number is as it should be, but for one in the last place.
+
+    To few decimals a mistake might not show, so that `check` cannot tell, and what follows from numbers
+    before they were rounded is far from what follows after. But no one can do more than write down right
+    numbers: such as follow from those that were handed out, or from those that were written down before,
+    whichever a person went on with.
+    """
+    if reference is None:
+        return set()
+
+    right: set[str] = set()
+    values: dict[str, Array] = {}
+    for name, step in reference.steps.items():
+        if isinstance(step.op, Given):
+            values[name] = reference[name]
+            continue
+        values[name] = step.op.apply(*(values[input_] for input_ in step.inputs))
+        if name not in trace:
+            continue
+
+        found = trace[name]
+        ways = (values[name], reference[name])
+        close = [is_off_by_one_at_most(found, expected, decimals) for expected in ways]
+        if np.logical_or(*close).all():
+            right.add(name)
+        if not np.isnan(found).any():
+            values[name] = found
+    return right
+
+
+def is_off_by_one_at_most(found: Array, expected: Array, decimals: int) -> Array:
+    """For each number whether it is the expected one, rounded, or off by one in the last place."""
+    unit = 10.0**-decimals
+    slack = 1e-9 * (unit + np.abs(np.where(np.isfinite(expected), expected, 0)))
+    off = np.abs(found - np.round(expected, decimals))
+    close: Array = (found == expected) | (off <= unit + slack)
+    return close
 
 
 def find_slips(name: str, report: Report) -> dict[str, tuple[float, float]]:

@@ -143,7 +143,8 @@ def grade_lines(sheets: Sequence[HandIn], screen: Screen) -> Iterator[Element]:
 
 def grade_table(sheets: Sequence[HandIn], screen: Screen) -> Listing:
     steps = marked_steps(sheets)
-    titles = ["name", *(step.replace("_", "\n") for step in steps), "right"]
+    last = "points" if are_weighted(sheets) else "right"
+    titles = ["name", *(step.replace("_", "\n") for step in steps), last]
 
     rows: list[list[Span]] = []
     for sheet in sheets:
@@ -156,10 +157,10 @@ def grade_table(sheets: Sequence[HandIn], screen: Screen) -> Listing:
 
 
 def signs(sheet: HandIn, steps: Sequence[str]) -> list[str]:
-    """What stands below each step, and below `right`."""
+    """What stands below each step, and below `right` or `points`."""
     marks = {mark.step: mark.verdict for mark in sheet.marks}
     shown = [SIGNS.get(marks[step], marks[step]) if step in marks else "" for step in steps]
-    total = "–" if sheet.error else f"{points(sheet)}/{len(marks)}"
+    total = "–" if sheet.error else f"{points(sheet)}/{most_points(sheet)}"
     return [*shown, total]
 
 
@@ -174,7 +175,7 @@ def write_csv(sheets: Sequence[HandIn], stream: IO[str]) -> None:
     steps = marked_steps(sheets)
     shares = [f"{step} right" for step in steps]
     rows = csv.writer(stream, lineterminator="\n")
-    rows.writerow(["name", "id", "file", *steps, "right", "of", "mistakes", "notes", *shares])
+    rows.writerow(["name", "id", "file", *steps, "right", "of", "mistakes", "notes", *shares, *IN_POINTS])
     for sheet in sheets:
         rows.writerow(csv_row(sheet, steps))
 
@@ -188,11 +189,13 @@ def csv_row(sheet: HandIn, steps: Sequence[str]) -> list[object]:
     return [
         *map(harmless, (sheet.student.name, sheet.student.id, sheet.file)),
         *map(harmless, verdicts),
-        points(sheet),
+        sum(mark.verdict == RIGHT for mark in sheet.marks),
         len(marks),
         harmless("; ".join(mistakes)),
         harmless("; ".join(sheet.doubts)),
         *shares,
+        points(sheet),
+        most_points(sheet),
     ]
 
 
@@ -200,8 +203,20 @@ def wrong_at(mark: Mark) -> str:
     return name_mistake(mark) if mark.mistake else " ".join(mark.slips)
 
 
+IN_POINTS = ("points", "of points")
+
+
 def points(sheet: HandIn) -> int:
-    return sum(mark.verdict == RIGHT for mark in sheet.marks)
+    return sum(mark.worth for mark in sheet.marks if mark.verdict == RIGHT)
+
+
+def most_points(sheet: HandIn) -> int:
+    return sum(mark.worth for mark in sheet.marks)
+
+
+def are_weighted(sheets: Sequence[HandIn]) -> bool:
+    """True where a step is worth more or less than another, or than one point."""
+    return any(mark.worth != 1 for sheet in sheets for mark in sheet.marks)
 
 
 def harmless(text: str) -> str:
@@ -229,6 +244,8 @@ def hand_in_data(sheet: HandIn) -> dict[str, Any]:
         "right": sheet.right,
         "error": sheet.error or None,
         "notes": list(sheet.notes),
+        "points": points(sheet),
+        "of": most_points(sheet),
         "steps": {mark.step: mark_data(mark) for mark in sheet.marks},
     }
 
@@ -237,6 +254,7 @@ def mark_data(mark: Mark) -> dict[str, Any]:
     return {
         "verdict": mark.verdict,
         "right": mark.part,
+        "worth": mark.worth,
         "mistake": mark.mistake,
         "also": list(mark.also),
         "words": mark.words or None,
@@ -255,7 +273,7 @@ def shared_data(shared: SharedMistake) -> dict[str, Any]:
 
 
 def gradescope_result(sheet: HandIn) -> dict[str, Any]:
-    """A results.json as Gradescope's autograders write it: a test a step, a point each.
+    """A results.json as Gradescope's autograders write it: a test a step, with its points.
 
     A hand-in whose given numbers were changed gets no points. No right number is told.
     Source: gradescope-autograders.readthedocs.io/en/latest/specs
@@ -275,8 +293,8 @@ def gradescope_test(mark: Mark) -> dict[str, Any]:
     right = mark.verdict == RIGHT
     return {
         "name": mark.step,
-        "score": int(right),
-        "max_score": 1,
+        "score": mark.worth if right else 0,
+        "max_score": mark.worth,
         "status": "passed" if right else "failed",
         "output": feedback(mark),
         "output_format": "text",
@@ -289,7 +307,7 @@ def otter_result(sheet: HandIn) -> dict[str, Any]:
     results = [otter_test("the sheet", 0, passed=not doubted, output="\n".join(sheet.doubts))]
     for mark in sheet.marks:
         passed = mark.verdict == RIGHT and not doubted
-        results.append(otter_test(mark.step, 1, passed=passed, output=feedback(mark)))
+        results.append(otter_test(mark.step, mark.worth, passed=passed, output=feedback(mark)))
     return {"test_file_results": results}
 
 

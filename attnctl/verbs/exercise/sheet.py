@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import IO, Any, NamedTuple, TextIO
 
 from attnctl.base.errors import AttnError
+from attnctl.base.words import plural
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.text import safe, visible
 from attnctl.drawing.show import BOX, formula_of, heads_of, load_sheet, sheet_of
@@ -102,7 +103,7 @@ def tables_of(exercise: Exercise, name: str) -> Iterator[SheetTable]:
 
 
 def number_writer(array: Array, exercise: Exercise, name: str) -> Callable[[Any], str]:
-    if name in exercise.blank:
+    if name in exercise.blank and not exercise.is_key:
         return lambda _: ""
     if array.dtype == bool:
         return lambda value: "see" if value else "·"
@@ -121,6 +122,8 @@ def facts_on(trace: Trace) -> list[str]:
 
 
 def task_of(exercise: Exercise) -> str:
+    if exercise.is_key:
+        return f"The answers, to {exercise.decimals} decimals."
     hidden = any(isinstance(exercise.trace.steps[name].op, Hide) for name in exercise.blank)
     task = f"Fill in every blank, to {exercise.decimals} decimals; the last may be off by one."
     return f"{task} A hidden score is −∞: write -inf." if hidden else task
@@ -175,8 +178,17 @@ def markdown_lines(exercise: Exercise) -> Iterator[str]:
             yield from markdown_tables(exercise, step)
 
 
+def say_points(exercise: Exercise, name: str) -> str:
+    """What a step is worth, in parentheses; nothing where nobody said it."""
+    return f" ({plural(exercise.points[name], 'point')})" if name in exercise.points else ""
+
+
 def markdown_tables(exercise: Exercise, step: Step) -> Iterator[str]:
-    yield f"## {step.name}: fill in" if step.name in exercise.blank else f"## {step.name}"
+    if step.name in exercise.blank:
+        what = "answers" if exercise.is_key else "fill in"
+        yield f"## {step.name}: {what}{say_points(exercise, step.name)}"
+    else:
+        yield f"## {step.name}"
     yield ""
     yield code(formula_on(step))
     yield ""
@@ -223,7 +235,8 @@ def article(exercise: Exercise, *, typed: bool) -> Iterator[str]:
         if step.name in with_tables:
             kind = ' class="fill"' if step.name in exercise.blank else ""
             formula = f"<span>{escape(formula_on(step))}</span>"
-            yield f'<section{kind}>\n<h2>{escape(step.name)} {formula}</h2>\n<div class="matrices">'
+            title = escape(f"{step.name}{say_points(exercise, step.name)}")
+            yield f'<section{kind}>\n<h2>{title} {formula}</h2>\n<div class="matrices">'
             for table in tables_of(exercise, step.name):
                 yield table_html(table, step.name, typed=typed)
             yield "</div>\n</section>"

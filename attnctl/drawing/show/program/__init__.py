@@ -1,0 +1,1 @@
+"""Runs as programs that one reads: each step a line of NumPy, PyTorch, JAX or einsum."""
