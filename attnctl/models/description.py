@@ -191,7 +191,8 @@ def section_of(stack: Stack, config: Config, place: str) -> Config:
     if not stack.section:
         return config
     if "hidden_size" in config and stack.section not in config:
-        return config  # the first Qwen2-VL had the keys of its text model beside the others
+        # The first Qwen2-VL had the keys of its text model beside the others, and beside its pictures.
+        return {key: value for key, value in config.items() if key != "vision_config"}
 
     section = config.get(stack.section) or {}
     if not isinstance(section, Mapping):
@@ -207,11 +208,42 @@ def scale_blocks(config: Config, place: str) -> Block | None:
     match entries.get("weight_block_size"):
         case [int(rows), int(columns)] if method == "fp8" and rows > 0 and columns > 0:
             return rows, columns
+        case None if method == "fp8":
+            return ALL_ROWS, ALL_COLUMNS
+    if method == "compressed-tensors" and entries.get("format") == "float-quantized":
+        return scale_groups(entries.get("config_groups"), place)
 
     if quantised and method != "mxfp4":
-        instead = "give blocks of FP8, MXFP4, or float32, float16 or bfloat16"
+        instead = "give FP8, MXFP4, or float32, float16 or bfloat16"
         raise AttnError(f"{place}: its weights are quantised ({method}); {instead}")
     return None
+
+
+ALL_ROWS = ALL_COLUMNS = 2**40
+"""A block that is as large as any matrix: it has one scale."""
+
+BY_STRATEGY: dict[Any, Block] = {"tensor": (ALL_ROWS, ALL_COLUMNS), "channel": (1, ALL_COLUMNS)}
+
+
+def scale_groups(groups: Any, place: str) -> Block:
+    """The rows and columns that have one scale, as compressed-tensors says it. Raises AttnError for others."""
+    entries = list(groups.values()) if isinstance(groups, Mapping) else []
+    weights = [entry.get("weights") for entry in entries if isinstance(entry, Mapping)]
+    blocks = {scale_group(each) for each in weights}
+    (block,) = blocks if len(blocks) == 1 else {None}
+    if block is None:
+        raise AttnError(
+            f"{place}: its weights are quantised (compressed-tensors); of these only FP8 with a scale for each "
+            "matrix or each row is read"
+        )
+    return block
+
+
+def scale_group(weights: Any) -> Block | None:
+    if not isinstance(weights, Mapping) or (weights.get("num_bits"), weights.get("type")) != (8, "float"):
+        return None
+    strategy = weights.get("strategy")
+    return BY_STRATEGY.get(strategy) if isinstance(strategy, str) else None
 
 
 BY_LAYER = ("types", "sliding", "linear", "expert_layer", "rotated", "rope", "rope_by_type", "own")
@@ -436,7 +468,7 @@ NAMES = (
     # tasks, and what follows the last layer
     r"id2label|label2id|num_labels|problem_type|finetuning_task|task_specific_params|classifier_\w+",
     r"summary_\w+|pooler_\w+|decoder_bias|sparse_pred\w*|projection_dim|logit_scale\w*|logits_scaling",
-    r"scale_decoder_outputs|final_logit_softcapping|use_weighted_layer_sum|median_filter_width",
+    r"predict_special_tokens|scale_decoder_outputs|final_logit_softcapping|use_weighted_layer_sum|median_filter_width",
     # generation
     r"\w*token_(?:ids?|index)|prefix|(?:max|min)_length|max_new_tokens|do_sample|early_stopping|num_beams",
     r"num_beam_groups|temperature|top_[kp]|typical_p|\w+_penalty|\w*no_repeat_ngram_size|bad_words_ids",
@@ -449,6 +481,9 @@ NAMES = (
     # lengths of training, which no table has
     r"n_ctx|seq_length|model_max_length|max_sequence_length",
 )
+CANNOT_TELL = "attnctl cannot tell what it changes, and without it might compute another model"
+"""What is said of a key that no family knows: never that it may be left out."""
+
 INERT = re.compile("|".join(NAMES))
 """Keys that change no attention and no hidden state in any family; one may read them all the same."""
 
@@ -483,7 +518,7 @@ def unread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
     for name, value in config.items():
         if is_silent(name, value) or name in understood or INERT.fullmatch(name):
             continue
-        hint = did_you_mean(name, sorted(understood), "leave it out where it changes nothing")
+        hint = did_you_mean(name, sorted(understood), CANNOT_TELL)
         yield f"{quote(name)} is {quote(str(value))}, but {kind} reads no such key; {hint}"
 
 
