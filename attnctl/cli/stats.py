@@ -120,6 +120,7 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
             options.bars(OF_RUNS, "a model has its own attention; leave it out"),
         ],
     ),
+    adapter: options.Adapter = None,
     ids: tuple[int, ...] | None = option(
         "Token ids instead of a text.",
         IDS,
@@ -187,6 +188,10 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
     arguments = source or []
     flags = {**more, **attention}
     files, printed = options.split_outputs(output)
+    if model is not None:
+        from attnctl.models.source import join_name
+
+        model = join_name(model, adapter)
     wanted = options.chosen_format(format, json=json, possible=WRITTEN)
     out = Output(wanted, files, printed, precision, heat)
 

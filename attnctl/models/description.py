@@ -226,15 +226,15 @@ BY_STRATEGY: dict[Any, Block] = {"tensor": (ALL_ROWS, ALL_COLUMNS), "channel": (
 
 
 def scale_groups(groups: Any, place: str) -> Block:
-    """The rows and columns that have one scale, as compressed-tensors says it. Raises AttnError for others."""
+    """The rows and columns that have one scale, by compressed-tensors. Raises AttnError for others."""
     entries = list(groups.values()) if isinstance(groups, Mapping) else []
     weights = [entry.get("weights") for entry in entries if isinstance(entry, Mapping)]
     blocks = {scale_group(each) for each in weights}
     (block,) = blocks if len(blocks) == 1 else {None}
     if block is None:
         raise AttnError(
-            f"{place}: its weights are quantised (compressed-tensors); of these only FP8 with a scale for each "
-            "matrix or each row is read"
+            f"{place}: its weights are quantised (compressed-tensors); of these only FP8 with a scale for "
+            "each matrix or each row is read"
         )
     return block
 

@@ -8,22 +8,42 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import note_input, open_found
 from attnctl.base.words import one_of, quote
 from attnctl.math.engine.cost import available
+from attnctl.models.adapter import (
+    ADAPTER,
+    ADAPTER_CONFIG,
+    is_adapter,
+    open_adapter,
+    refuse_adapter,
+    with_adapter,
+)
 from attnctl.models.description import describe, scale_blocks
 from attnctl.models.layer import Model
-from attnctl.models.tensors import INDEX, LONGEST_CONFIG, PICKLES, WHOLE, Checkpoint, json_file, path_inside
+from attnctl.models.tensors import (
+    INDEX,
+    LONGEST_CONFIG,
+    MISTRALS,
+    PICKLES,
+    WHOLE,
+    Checkpoint,
+    json_file,
+    path_inside,
+    read_tensors,
+    shards,
+)
 from attnctl.models.tokenizing import GuestTokenizer
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 OWN = (
     *(CONFIG, TOKENIZER, WHOLE, INDEX, *PICKLES, "README.md"),
     *("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *(ADAPTER_CONFIG, ADAPTER),
     *("vocab.json", "vocab.txt", "merges.txt", "tokenizer.model"),
 )
 """The files of a folder that are the model's, beside its shards."""
@@ -37,14 +57,40 @@ def open_model(name: str, part: str = "", dtype: str = "float32", max_memory: in
     path = path_inside(folder, CONFIG)
     config = json_file(path, LONGEST_CONFIG)
     description = describe(config, part, str(path))
-    checkpoint = Checkpoint(folder, scale_blocks(config, str(path)))
+    block = scale_blocks(config, str(path))
+    tensors = read_tensors(folder, block)
+    if adapter := split_name(name).adapter:
+        tensors = with_adapter(tensors, open_adapter(adapter))
+    checkpoint = Checkpoint(folder, block, tensors)
     model = Model(name, description, checkpoint, dtype, max_memory)
     model.refuse_layers()
     return model
 
 
+WITH_ADAPTER = " --adapter "
+"""What stands between the name of a model and that of its adapter, as a person types both."""
+
+
+class ModelName(NamedTuple):
+    base: str
+    adapter: str
+    """Empty where there is none."""
+
+
+def join_name(base: str, adapter: str | None) -> str:
+    return base if adapter is None else f"{base}{WITH_ADAPTER}{adapter}"
+
+
+def split_name(name: str) -> ModelName:
+    base, _, adapter = name.partition(WITH_ADAPTER)
+    return ModelName(base, adapter)
+
+
 def folder_of(name: str) -> Path:
     """The folder of a path, or of a hub id, cached or fetched. Raises AttnError where there is none."""
+    name, adapter = split_name(name)
+    if adapter:
+        note_folder(Path(adapter))
     folder = Path(name)
     if "\0" in name:
         raise AttnError(f"{quote(name)}: not the name of a folder")
@@ -57,12 +103,25 @@ def folder_of(name: str) -> Path:
     return note_folder(find_cached(name) or fetch_snapshot(name))
 
 
+def files_of(name: str) -> list[Path]:
+    """Every file on which the numbers of a model depend, its tokenizer's last."""
+    folder = folder_of(name)
+    files = [folder / CONFIG, *(folder / shard for shard in shards(folder))]
+    if adapter := split_name(name).adapter:
+        files += [Path(adapter) / ADAPTER_CONFIG, Path(adapter) / ADAPTER]
+    return [*files, folder / TOKENIZER]
+
+
 def no_model(folder: Path) -> str:
     """What is wrong with a file, or a folder without a config.json, as a model."""
     if folder.suffix == ".gguf" or any(folder.glob("*.gguf")):
         return "a GGUF file is not read; give the folder of safetensors that it was made from"
     if not folder.is_dir():
         return f"a file; give the folder that it is in, with {CONFIG}"
+    if is_adapter(folder):
+        return refuse_adapter(folder)
+    if (folder / MISTRALS).exists():
+        return f"{MISTRALS} and no {CONFIG}: files with Mistral's own names; give what transformers saves"
     below = [str(path.parent) for path in sorted(folder.glob(f"*/{CONFIG}"))]
     instead = f"give {one_of(below)}" if below else "a model is what save_pretrained writes"
     return f"no {CONFIG} in it; {instead}"

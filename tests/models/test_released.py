@@ -1,4 +1,4 @@
-"""Released models open: each key of their config.json as public files have it is read, or known to be inert.
+"""Released models open: each key of their config.json as public files have it is read, or to be inert.
 
 `released.json` has the model, where its config.json was seen, and what it says.
 """
