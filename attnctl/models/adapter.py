@@ -66,7 +66,7 @@ PLAIN_STARTS = (None, True, False, "gaussian", "eva", "orthogonal")
 """How A and B may have begun: other ways change the matrices of the model, too."""
 
 
-class Change(NamedTuple):
+class LowRank(NamedTuple):
     """A change of one matrix: scale · left right, (rows, r) and (r, columns)."""
 
     left: Stored
@@ -77,7 +77,8 @@ class Change(NamedTuple):
 
     def part_of(self, rows: Array, columns: Array) -> Array:
         """The change of these rows and columns."""
-        left, right = (np.asarray(each.load(), np.float32) for each in (self.left, self.right))
+        left = self.left.load().astype(np.float32, copy=False)
+        right = self.right.load().astype(np.float32, copy=False)
         if self.turned:
             left, right = left.T, right.T
         made: Array = (left[rows] @ right[:, columns]) * np.float32(self.scale)
@@ -174,18 +175,18 @@ def problems_of(config: Config) -> Iterator[str]:
 ROLES = {"lora_A.weight": "A", "lora_B.weight": "B", "lora_embedding_A": "A", "lora_embedding_B": "B"}
 
 
-class Found(NamedTuple):
+class AdapterRole(NamedTuple):
     module: str
     role: str
     embeds: bool
 
 
-def role_of(name: str) -> Found | None:
+def role_of(name: str) -> AdapterRole | None:
     """What a tensor of an adapter is; None for one that stands in place of the model's."""
     for ending, role in ROLES.items():
         if name.endswith(f".{ending}"):
             module = name.removesuffix(f".{ending}").removeprefix(WRAPPED)
-            return Found(module, role, ending.startswith("lora_embedding"))
+            return AdapterRole(module, role, ending.startswith("lora_embedding"))
     return None
 
 
@@ -247,7 +248,7 @@ def change_matrix(
         return [f"{module}: B A is {dims(made)}, the model's matrix {dims(weight.shape)}"]
 
     left, right = (first, second) if turned else (second, first)
-    change = Change(left, right, turned, adapter.scale(module))
+    change = LowRank(left, right, turned, adapter.scale(module))
     tensors[target] = Stored(
         shape=weight.shape,
         dtype=np.dtype(np.float64 if weight.dtype == np.float64 else np.float32),
@@ -259,7 +260,7 @@ def change_matrix(
     return []
 
 
-def load_changed(weight: Stored, change: Change, part: Any = ..., room: Array | None = None) -> Array:
+def load_changed(weight: Stored, change: LowRank, part: Any = ..., room: Array | None = None) -> Array:
     """A matrix with its change: its numbers, or those at an index."""
     rows, columns = places(weight.shape, part)
     wide = np.promote_types(weight.dtype, np.float32)
