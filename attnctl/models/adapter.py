@@ -77,12 +77,16 @@ class LowRank(NamedTuple):
 
     def part_of(self, rows: Array, columns: Array) -> Array:
         """The change of these rows and columns."""
-        left = self.left.load().astype(np.float32, copy=False)
-        right = self.right.load().astype(np.float32, copy=False)
+        left = wide(self.left)
+        right = wide(self.right)
         if self.turned:
             left, right = left.T, right.T
         made: Array = (left[rows] @ right[:, columns]) * np.float32(self.scale)
         return made
+
+
+def wide(tensor: Stored) -> Array:
+    return tensor.load().astype(np.float32, copy=False)
 
 
 @dataclass(frozen=True)
@@ -263,8 +267,8 @@ def change_matrix(
 def load_changed(weight: Stored, change: LowRank, part: Any = ..., room: Array | None = None) -> Array:
     """A matrix with its change: its numbers, or those at an index."""
     rows, columns = places(weight.shape, part)
-    wide = np.promote_types(weight.dtype, np.float32)
-    base = weight.load(part, room).astype(wide, copy=False)
+    dtype = np.promote_types(weight.dtype, np.float32)
+    base = weight.load(part, room).astype(dtype, copy=False)
     changed: Array = base + change.part_of(rows, columns)
     return changed
 

@@ -331,11 +331,16 @@ def test_a_folder_above_models_names_them(llama):
     assert f"no config.json in it; give {llama}" in refusal(llama.parent)
 
 
-@pytest.mark.parametrize("inside", [True, False])
-def test_a_gguf_file_is_not_read(tmp_path, inside):
+def test_a_folder_with_a_gguf_file_names_it(tmp_path):
     path = tmp_path / "llama.gguf"
     path.write_bytes(b"GGUF")
-    assert "a GGUF file is not read; give the folder" in refusal(tmp_path if inside else path)
+    assert f"no config.json in it; give {path}" in refusal(tmp_path)
+
+
+def test_a_file_that_is_called_gguf_may_be_none(tmp_path):
+    path = tmp_path / "llama.gguf"
+    path.write_bytes(b"GGML")
+    assert "not a GGUF file: it does not begin with GGUF" in refusal(path)
 
 
 def test_a_file_of_a_model_is_not_the_model(llama):

@@ -70,13 +70,13 @@ class TrainedModel:
     @cached_property
     def identity(self) -> dict[str, Any]:
         """The family, and hashes of config and tensors and of the tokenizer."""
-        from attnctl.models.source import TOKENIZER
+        from attnctl.models.source import TOKENIZER, tokenizer_file
 
         paths = [Path(file) for file in self.files]
         files = {path.name: file_hash(path) for path in paths if path.name != TOKENIZER}
         return {
             "model": {"family": self.model.description.family, "sha256": text_hash(files)},
-            "tokenizer": {"sha256": file_hash(self.folder / TOKENIZER)},
+            "tokenizer": {"sha256": file_hash(tokenizer_file(self.folder))},
             "dtype": self.model.dtype,
         }
 
