@@ -17,7 +17,7 @@ from attnctl.base.words import did_you_mean, one_of, quote
 from attnctl.math.kind import Temperature
 from attnctl.math.rules import BlockLocal, Window
 from attnctl.models.activations import ACTIVATIONS
-from attnctl.models.families import FAMILIES, LACKING
+from attnctl.models.families import FAMILIES, LACKING, TOWER_DEFAULTS, TOWERS, stacks_of
 from attnctl.models.family import DEFAULTS, HEAD, Names, Stack
 from attnctl.models.keys import Config, keys_of_setting, setting_value
 from attnctl.models.rope import KINDS, ORIGINAL, PROPORTIONAL, USUAL, Rope, misread_rope
@@ -141,6 +141,8 @@ def describe(config: Config, part: str = "", place: str = "config.json") -> Desc
     family = family_of(config, place)
     stack = stack_of(family, part, place)
     section = section_of(stack, config, place)
+    if config.get("model_type") in TOWERS:
+        section = {**TOWER_DEFAULTS.get(str(text_of(config)), {}), **section}
 
     try:
         raise_all(f"{place}: {problem}" for problem in misread(family, stack, section))
@@ -156,7 +158,7 @@ def describe(config: Config, part: str = "", place: str = "config.json") -> Desc
             inner=inner,
             settings=settings,
             layers=tuple(layers),
-            head=resolve_head(stack, {**config, **section}),
+            head=resolve_head(stack, {**config, **section, **tie_of(config, section)}),
         )
     # Rules of families compute with what keys say, each of which is as it should be only by itself.
     except (AttributeError, TypeError, ValueError, LookupError, ArithmeticError) as error:
@@ -169,6 +171,14 @@ def family_of(config: Config, place: str) -> str:
     kind = config.get("model_type")
     if isinstance(kind, str) and kind in FAMILIES:
         return kind
+    if isinstance(kind, str) and (text := text_of(config)):
+        if kind in TOWERS:
+            return f"{kind}/{text}"
+        raise AttnError(
+            f"{place}: model_type {quote(kind)} is not known; its text is {text}, which is, but what "
+            "surrounds it has not been held to transformers, as that of "
+            f"{', '.join(sorted(TOWERS))} has"
+        )
 
     problem = "no model_type" if kind is None else f"model_type {quote(str(kind))} is not known"
     if config.get("auto_map"):
@@ -178,8 +188,26 @@ def family_of(config: Config, place: str) -> str:
     raise AttnError(f"{place}: {problem}; known are {', '.join(sorted(FAMILIES))}")
 
 
+def tie_of(config: Config, section: Config) -> dict[str, bool]:
+    """Whether a head shares the embeddings, which a model that is more may say for its text."""
+    if config.get("model_type") not in TOWERS:
+        return {}
+    return {
+        "tie_word_embeddings": any(each.get("tie_word_embeddings") is True for each in (config, section))
+    }
+
+
+def text_of(config: Config) -> str | None:
+    """The family of the text of a model that is more; None where it is none that is known by itself."""
+    text = config.get("text_config")
+    kind = text.get("model_type") if isinstance(text, Mapping) else None
+    if not isinstance(kind, str) or kind not in FAMILIES or FAMILIES[kind][""].section:
+        return None
+    return kind
+
+
 def stack_of(family: str, part: str, place: str) -> Stack:
-    stacks = FAMILIES[family]
+    stacks = stacks_of(family)
     if part not in stacks:
         names = one_of(name or "the first" for name in stacks)
         raise AttnError(f"{place}: {family} has no part {quote(part)}; it has {names}")
@@ -511,7 +539,7 @@ def misread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
 def unread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
     """The keys that say something and that no part of the family reads."""
     understood: set[str] = set()
-    for part in FAMILIES[kind].values():
+    for part in stacks_of(kind).values():
         if part.section == stack.section:
             understood |= part.understood
 
