@@ -60,9 +60,9 @@ def what_opens() -> str:
 
     numbers = ", ".join(kind.name for kind in KINDS.values())
     files = {
-        "`--model DIR`, or an id of the hub": "`config.json` with `model.safetensors`, or shards with "
-        "their index or without: float64, float32, float16, bfloat16, MXFP4, FP8 with a scale for a block, a row "
-        "or a matrix",
+        "`--model DIR`, or an id of the hub": "`config.json` with `model.safetensors`, or "
+        "shards with their index or without: float64, float32, float16, bfloat16, MXFP4, FP8 with a "
+        "scale for a block, a row or a matrix",
         "`--model DIR --adapter DIR`": "LoRA as PEFT saves it: `adapter_config.json` and its "
         "`adapter_model.safetensors`",
         "`--model FILE.gguf`": f"{code([*ARCHITECTURES])}, in {numbers} (`pip install 'attnctl[gguf]'`)",
