@@ -94,6 +94,13 @@ MIXTRALS = {
     "ffn_up_exps": "block_sparse_moe.experts.{e}.w3",
 }
 
+QWENS = {
+    "ffn_gate_inp": "mlp.gate",
+    "ffn_gate_exps": "mlp.experts.{e}.gate_proj",
+    "ffn_up_exps": "mlp.experts.{e}.up_proj",
+    "ffn_down_exps": "mlp.experts.{e}.down_proj",
+}
+
 
 def sized(said: Said, config: dict[str, Any]) -> dict[str, Any]:
     """The size of a head, where it is said; all of its columns turn."""
@@ -215,6 +222,19 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "qwen2": Architecture("qwen2", KEYS, NAMES, read=(*HEAD_SIZES, *ROPE), more=plain_of_width),
     "qwen3": Architecture("qwen3", KEYS, {**NAMES, **HEAD_NORMS}, read=(*HEAD_SIZES, *ROPE), more=plain),
+    "qwen3moe": Architecture(
+        "qwen3_moe",
+        {
+            **KEYS,
+            "expert_count": "num_experts",
+            "expert_used_count": "num_experts_per_tok",
+            "expert_feed_forward_length": "moe_intermediate_size",
+        },
+        {**OUTER, **ATTENTION, **HEAD_NORMS, "ffn_norm": "post_attention_layernorm"},
+        read=(*HEAD_SIZES, *ROPE),
+        more=lambda said, config: {**plain(said, config), "norm_topk_prob": True},
+        experts=QWENS,
+    ),
     "gemma": Architecture("gemma", KEYS, NAMES, read=HEAD_SIZES, more=sized, raised="norm"),
     "gemma2": Architecture(
         "gemma2",
@@ -338,7 +358,7 @@ def config_of(architecture: Architecture, said: Said, gguf: GGUF) -> dict[str, A
 
 def bias_keys(architecture: Architecture, gguf: GGUF) -> dict[str, Any]:
     """What config.json says of biases, by the tensors that there are."""
-    if architecture.family not in {"llama", "qwen3", "granite", "gemma"}:
+    if architecture.family not in {"llama", "qwen3", "qwen3_moe", "granite", "gemma"}:
         return {}
     found = {"attention_bias": "blk.0.attn_q.bias" in gguf.tensors}
     if architecture.family == "llama":

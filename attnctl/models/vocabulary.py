@@ -22,6 +22,19 @@ CONTROL, USER_DEFINED, UNUSED, BYTE = 3, 4, 5, 6
 LETTERS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
 REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 LLAMA3 = rf"(?i:'s|'t|'re|'ve|'m|'ll|'d)|{LETTERS}|\p{{N}}{{1,3}}|{REST}"
+UPPER, LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
+
+
+def by_case(suffix: str, digits: str) -> str:
+    """Words, and parts of them that begin with capitals."""
+    start = r"[^\r\n\p{L}\p{N}]?"
+    words = [f"{start}[{UPPER}]*[{LOWER}]+{suffix}", f"{start}[{UPPER}]+[{LOWER}]*{suffix}"]
+    rest = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    return "|".join([*words, digits, rest])
+
+
+TEKKEN = by_case("", r"\p{N}")
+GPT4O = by_case(r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?", r"\p{N}{1,3}")
 QWEN2 = rf"(?i:'s|'t|'re|'ve|'m|'ll|'d)|{LETTERS}|\p{{N}}|{REST}"
 
 BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
@@ -39,13 +52,15 @@ def split_by(pattern: str) -> dict[str, Any]:
 
 PIECES: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("default", "gpt-2", "gpt2"), GPT2_STEP),
-    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3"), split_by(LLAMA3)),
+    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "dbrx", "smaug-bpe"), split_by(LLAMA3)),
+    **dict.fromkeys(("gpt-4o", "llama4"), split_by(GPT4O)),
+    "tekken": split_by(TEKKEN),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), split_by(QWEN2)),
     **dict.fromkeys(("smollm", "starcoder", "refact"), BY_DIGIT),
 }
 """How a text is cut before pairs are merged, by `tokenizer.ggml.pre`."""
 
-WHOLE_FIRST = ("llama-bpe", "llama3", "llama-v3")
+WHOLE_FIRST = ("llama-bpe", "llama3", "llama-v3", "tekken")
 """Those that take a piece that is a token as it is, whatever its merges are."""
 
 COMPOSED = ("qwen2", "deepseek-r1-qwen")

@@ -18,8 +18,8 @@ from attnctl.verbs.learn import SHIPPED
 MODELS = Path(__file__).parent.parent / "models" / "checkpoints"
 
 READING = {
-    "--adapter", "--answers", "--claims", "--config", "--file", "--from", "--inputs", "--model", "--replay", "--stdin",
-    "--watch", "--xfail",
+    "--adapter", "--answers", "--claims", "--config", "--file", "--from", "--inputs", "--model",
+    "--replay", "--stdin", "--watch", "--xfail",
 }  # fmt: skip
 """The options that name a file or a folder and write over none."""
 

@@ -26,6 +26,7 @@ INNER = {
     "mlp.c_fc": "ffn_up",
     "mlp.c_proj": "ffn_down",
     "block_sparse_moe.gate": "ffn_gate_inp",
+    "mlp.gate": "ffn_gate_inp",
 }
 ROUND = {
     "post_attention_layernorm": "post_attention_norm",
@@ -35,6 +36,7 @@ ROUND = {
 PERMUTED = ("llama", "mixtral", "granite")
 RAISED = ("gemma", "gemma2", "gemma3")
 EXPERTS = {"w1": "ffn_gate_exps", "w2": "ffn_down_exps", "w3": "ffn_up_exps"}
+EXPERTS |= {f"{name}_proj": f"ffn_{name}_exps" for name in ("gate", "up", "down")}
 
 
 def permute(weights, heads):

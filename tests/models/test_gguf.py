@@ -121,6 +121,26 @@ def test_every_architecture_is_the_model_it_was_made_from(tmp_path, name, arch, 
     np.testing.assert_allclose(found[-1][1], right[-1][1], rtol=1e-5, atol=1e-5)
 
 
+def test_experts_of_qwen_stand_each_behind_the_other(tmp_path):
+    """The layers with experts of the tiny checkpoint, whose first has none: those of llama.cpp all do."""
+    config, arrays = checkpoint("qwen3-moe")
+    kept = {}
+    for name, array in arrays.items():
+        if ".layers.0." not in name:
+            kept[name.replace("layers.1.", "layers.0.").replace("layers.2.", "layers.1.")] = array
+    own = {**config, "num_hidden_layers": 2, "mlp_only_layers": []}
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(own))
+    with (folder / "model.safetensors").open("wb") as stream:
+        write_tensors(kept, stream, {})
+    said = {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 8}
+    path = write_gguf(
+        tmp_path / "x.gguf", "qwen3moe", {**sizes_of(own), **said}, tensors_of("qwen3moe", own, kept)
+    )
+    same_models(path, folder)
+
+
 def test_the_factors_of_llama_3_are_a_tensor(tmp_path):
     """llama.cpp's converter writes what each frequency is divided by."""
     config, arrays = checkpoint_of("llama-llama3", tmp_path)

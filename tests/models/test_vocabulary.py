@@ -68,7 +68,7 @@ def words_of(path, pre, tokens, types, *, merges=(), model="gpt2", scores=None, 
     return Words(write_gguf(path, "llama", {}, {}, tokens=[add]))
 
 
-@pytest.mark.parametrize("pre", ["gpt-2", "llama-bpe", "qwen2", "smollm"])
+@pytest.mark.parametrize("pre", ["gpt-2", "llama-bpe", "qwen2", "smollm", "gpt-4o", "tekken"])
 def test_pairs_of_bytes_are_merged_as_they_were_trained(tmp_path, pre):
     right = trained(pre)
     data = json.loads(right.to_str())
