@@ -18,7 +18,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import quote
-from attnctl.math import Array
+from attnctl.math import Array, Shape
 from attnctl.models.gguf import GGUF, Packed, Texts, read_gguf, stored_tensor
 from attnctl.store.header import Stored
 
@@ -49,6 +49,8 @@ class Architecture:
     permuted: tuple[str, ...] = ()
     raised: str = ""
     experts: Mapping[str, str] = field(default_factory=dict)
+    finish: Callable[[dict[str, Stored]], dict[str, Stored]] = dict
+    """What joins tensors that the family has as one."""
 
 
 SIZES = {
@@ -192,6 +194,76 @@ def phi3(said: Said, config: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def gpt_oss(said: Said, config: dict[str, Any]) -> dict[str, Any]:
+    """The edges of its Yarn are what llama.cpp takes for granted, and no whole pairs."""
+    rope = scaled_rope(said, config).get("rope_scaling")
+    edges = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}
+    found = {"rope_scaling": {**rope, **edges} if rope and rope["rope_type"] == "yarn" else rope}
+    return {**sized(said, config), **(found if rope else {}), "attention_bias": True}
+
+
+EXPERT = re.compile(r"(.*\.mlp\.experts\.)(gate|up|down)\.(weight|bias)")
+
+
+def join_experts(tensors: dict[str, Stored]) -> dict[str, Stored]:
+    """The experts of gpt-oss as its family has them: the columns of gate and up side by side, turned."""
+    found: dict[str, Stored] = {}
+    parts: dict[tuple[str, str], dict[str, Stored]] = {}
+    for name, tensor in tensors.items():
+        match = EXPERT.fullmatch(name)
+        if match is None:
+            found[name.replace("self_attn.sinks.weight", "self_attn.sinks")] = tensor
+        else:
+            parts.setdefault((match[1], match[3]), {})[match[2]] = tensor
+
+    for (start, kind), each in parts.items():
+        if set(each) != {"gate", "up", "down"} or each["gate"].shape != each["up"].shape:
+            raise AttnError(f"{start}: expected gate, up and down of every expert, found {', '.join(each)}")
+        axes = 2 if kind == "bias" else 3
+        if any(len(tensor.shape) != axes for tensor in each.values()):
+            raise AttnError(f"{start}: expected {axes} axes, of every expert one behind the other")
+
+        gate, up, down = each["gate"], each["up"], each["down"]
+        experts, rows = gate.shape[:2]
+        if kind == "bias":
+            found[f"{start}gate_up_proj_bias"] = joined((experts, 2 * rows), biases_by_turns, gate, up)
+            found[f"{start}down_proj_bias"] = down
+        else:
+            wide = (experts, gate.shape[-1], 2 * rows)
+            found[f"{start}gate_up_proj"] = joined(wide, columns_by_turns, gate, up)
+            found[f"{start}down_proj"] = joined((experts, down.shape[-1], down.shape[1]), turned, down)
+    return found
+
+
+def joined(shape: Shape, join: Callable[..., Array], *tensors: Stored) -> Stored:
+    """A tensor that is made of others, part by part along its first axis."""
+
+    def load(part: Any = ..., room: Array | None = None) -> Array:
+        return join(*(tensor.load(part) for tensor in tensors))
+
+    return Stored(
+        shape=shape,
+        dtype=np.dtype(np.float32),
+        load=load,
+        type_name=tensors[0].type_name,
+        nbytes=sum(tensor.nbytes for tensor in tensors),
+    )
+
+
+def turned(matrix: Array) -> Array:
+    return matrix.swapaxes(-1, -2)
+
+
+def columns_by_turns(gate: Array, up: Array) -> Array:
+    """(…, rows, columns) of both as (…, columns, 2·rows): a row of one, then of the other."""
+    rows = np.stack([gate, up], axis=-2).reshape(*gate.shape[:-2], -1, gate.shape[-1])
+    return rows.swapaxes(-1, -2)
+
+
+def biases_by_turns(gate: Array, up: Array) -> Array:
+    return np.stack([gate, up], axis=-1).reshape(*gate.shape[:-1], -1)
+
+
 def granite(said: Said, config: dict[str, Any]) -> dict[str, Any]:
     found = plain_of_width(said, config)
     for key, name in GRANITES.items():
@@ -234,6 +306,27 @@ ARCHITECTURES: dict[str, Architecture] = {
         read=(*HEAD_SIZES, *ROPE),
         more=lambda said, config: {**plain(said, config), "norm_topk_prob": True},
         experts=QWENS,
+    ),
+    "gpt-oss": Architecture(
+        "gpt_oss",
+        {
+            **KEYS,
+            **WINDOW,
+            "expert_count": "num_local_experts",
+            "expert_used_count": "num_experts_per_tok",
+            "expert_feed_forward_length": "intermediate_size",
+        },
+        {
+            **OUTER,
+            **ATTENTION,
+            "attn_sinks": "self_attn.sinks",
+            "post_attention_norm": "post_attention_layernorm",
+            "ffn_gate_inp": "mlp.router",
+            **{f"ffn_{part}_exps": f"mlp.experts.{part}" for part in ("gate", "up", "down")},
+        },
+        read=(*HEAD_SIZES, *ROPE),
+        more=gpt_oss,
+        finish=join_experts,
     ),
     "gemma": Architecture("gemma", KEYS, NAMES, read=HEAD_SIZES, more=sized, raised="norm"),
     "gemma2": Architecture(
@@ -303,7 +396,7 @@ def open_gguf(path: Path) -> Opened:
     try:
         raise_all(unread(name, architecture, said))
         config = config_of(architecture, said, gguf)
-        tensors = dict(tensors_of(architecture, config, gguf))
+        tensors = architecture.finish(dict(tensors_of(architecture, config, gguf)))
     except AttnError as error:
         raise AttnError(f"{path}: {problem}" for problem in error.problems) from None
     return Opened(config, tensors, gguf)

@@ -101,6 +101,7 @@ KINDS = {
     13: NumberKind("Q5_K", 256, 176),
     14: NumberKind("Q6_K", 256, 210),
     30: NumberKind("BF16", 1, 2),
+    39: NumberKind("MXFP4", 32, 17),
 }
 """The types that are read, by the numbers that GGUF has for them."""
 
@@ -116,7 +117,6 @@ OTHERS = {
     29: "IQ1_M",
     34: "TQ1_0",
     35: "TQ2_0",
-    39: "MXFP4",
     24: "I8",
     25: "I16",
     26: "I32",

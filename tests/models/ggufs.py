@@ -27,6 +27,7 @@ INNER = {
     "mlp.c_proj": "ffn_down",
     "block_sparse_moe.gate": "ffn_gate_inp",
     "mlp.gate": "ffn_gate_inp",
+    "mlp.router": "ffn_gate_inp",
 }
 ROUND = {
     "post_attention_layernorm": "post_attention_norm",
@@ -44,6 +45,33 @@ def permute(weights, heads):
     shape = weights.shape
     halves = weights.reshape(heads, 2, shape[0] // heads // 2, *shape[1:])
     return halves.swapaxes(1, 2).reshape(shape)
+
+
+def of_gpt_oss(arrays):
+    """Its experts as a GGUF file has them: a tensor for each matrix, rows first, and one of sinks."""
+    found = {}
+    for name, array in arrays.items():
+        layer = "blk." + name.split(".")[2] if ".layers." in name else ""
+        if name.endswith("gate_up_proj"):
+            found[f"{layer}.ffn_gate_exps.weight"] = array[..., ::2].swapaxes(1, 2)
+            found[f"{layer}.ffn_up_exps.weight"] = array[..., 1::2].swapaxes(1, 2)
+        elif name.endswith("gate_up_proj_bias"):
+            found[f"{layer}.ffn_gate_exps.bias"], found[f"{layer}.ffn_up_exps.bias"] = (
+                array[:, ::2],
+                array[:, 1::2],
+            )
+        elif name.endswith("down_proj"):
+            found[f"{layer}.ffn_down_exps.weight"] = array.swapaxes(1, 2)
+        elif name.endswith("down_proj_bias"):
+            found[f"{layer}.ffn_down_exps.bias"] = array
+        elif name.endswith("sinks"):
+            found[f"{layer}.attn_sinks.weight"] = array
+        elif name.endswith("post_attention_layernorm.weight"):
+            found[f"{layer}.post_attention_norm.weight"] = array
+    return found
+
+
+OF_ITS_OWN = ("experts", "sinks", "post_attention_layernorm")
 
 
 def changed(array, arch, whole, config):

@@ -10,7 +10,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 from checkpoints import ROOT, expected_of, folder_of
-from ggufs import checkpoint, gguf_of, permute, sizes_of, tensors_of, write_gguf
+from ggufs import OF_ITS_OWN, checkpoint, gguf_of, of_gpt_oss, permute, sizes_of, tensors_of, write_gguf
 from test_families import parts_compared
 
 from attnctl.base.errors import AttnError
@@ -138,6 +138,20 @@ def test_experts_of_qwen_stand_each_behind_the_other(tmp_path):
     path = write_gguf(
         tmp_path / "x.gguf", "qwen3moe", {**sizes_of(own), **said}, tensors_of("qwen3moe", own, kept)
     )
+    same_models(path, folder)
+
+
+def test_experts_of_gpt_oss_are_joined_as_its_family_has_them(tmp_path):
+    """Yarn's edges are those that llama.cpp takes for granted."""
+    config, arrays = checkpoint("gpt-oss")
+    rope = {**config["rope_parameters"], "beta_fast": 32.0}
+    folder = with_config(tmp_path / "model", "gpt-oss", rope_parameters=rope)
+    plain = {name: array for name, array in arrays.items() if not any(each in name for each in OF_ITS_OWN)}
+    said = sizes_of(config) | {"attention.sliding_window": 3, "expert_count": 4, "expert_used_count": 2}
+    said |= {"expert_feed_forward_length": 24, "rope.scaling.type": "yarn", "rope.scaling.factor": 8.0}
+    said |= {"rope.scaling.original_context_length": 8}
+    tensors = {**tensors_of("gpt-oss", config, plain), **of_gpt_oss(arrays)}
+    path = write_gguf(tmp_path / "x.gguf", "gpt-oss", said, tensors)
     same_models(path, folder)
 
 
