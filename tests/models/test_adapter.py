@@ -119,6 +119,19 @@ def test_what_was_trained_in_whole_stands_in_place_of_the_models(tmp_path):
     np.testing.assert_array_equal(checkpoint.read("norm.weight", (16,), "float32"), norm)
 
 
+def test_a_port_with_its_adapter_is_held_to_the_model_with_it(tmp_path):
+    """What came into each layer, as `check --model` reads it: right with the adapter, wrong without."""
+    from attnctl.models.forward import embed_ids, states
+    from attnctl.verbs.check.layers import check_port
+
+    adapter = write_adapter(tmp_path / "lora", halves(Q, 32, 16))
+    name = f"{ROOT / 'llama'} --adapter {adapter}"
+    model = open_model(name)
+    arrays = {f"hidden_{at}": rows for at, rows in states(model, embed_ids(model, list(IDS.ids)))}
+    assert all(layer.agrees for layer in check_port(name, arrays))
+    assert [layer.agrees for layer in check_port(str(ROOT / "llama"), arrays)] == [False, True]
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_peft_says_the_same(tmp_path):
     """The adapter as PEFT itself writes it, and the rows as it computes them, where it is installed."""
