@@ -100,27 +100,20 @@ KINDS = {
     12: NumberKind("Q4_K", 256, 144),
     13: NumberKind("Q5_K", 256, 176),
     14: NumberKind("Q6_K", 256, 210),
+    16: NumberKind("IQ2_XXS", 256, 66),
+    17: NumberKind("IQ2_XS", 256, 74),
+    18: NumberKind("IQ3_XXS", 256, 98),
+    19: NumberKind("IQ1_S", 256, 50),
+    20: NumberKind("IQ4_NL", 32, 18),
+    21: NumberKind("IQ3_S", 256, 110),
+    22: NumberKind("IQ2_S", 256, 82),
+    23: NumberKind("IQ4_XS", 256, 136),
     30: NumberKind("BF16", 1, 2),
     39: NumberKind("MXFP4", 32, 17),
 }
 """The types that are read, by the numbers that GGUF has for them."""
 
-OTHERS = {
-    16: "IQ2_XXS",
-    17: "IQ2_XS",
-    18: "IQ3_XXS",
-    19: "IQ1_S",
-    20: "IQ4_NL",
-    21: "IQ3_S",
-    22: "IQ2_S",
-    23: "IQ4_XS",
-    29: "IQ1_M",
-    34: "TQ1_0",
-    35: "TQ2_0",
-    24: "I8",
-    25: "I16",
-    26: "I32",
-}
+OTHERS = {24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0"}
 """Types that there are besides, for what is said of them."""
 
 

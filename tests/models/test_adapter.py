@@ -132,6 +132,7 @@ def test_a_port_with_its_adapter_is_held_to_the_model_with_it(tmp_path):
     assert [layer.agrees for layer in check_port(str(ROOT / "llama"), arrays)] == [False, True]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_peft_says_the_same(tmp_path):
     """The adapter as PEFT itself writes it, and the rows as it computes them, where it is installed."""

@@ -179,7 +179,8 @@ WIDE |= {"num_key_value_heads": 2, "head_dim": 64, "vocab_size": 32, "max_positi
 WIDE |= {"model_type": "llama", "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": True}
 
 SCALES = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}
-"""Where the scales of a block of 256 are, in half precision."""
+SCALES |= {kind.name: (0,) for kind in KINDS.values() if kind.name.startswith("IQ")}
+"""Where the scales of a block are, in half precision."""
 
 
 def packed(kind, rows, columns, stream):
@@ -187,8 +188,8 @@ def packed(kind, rows, columns, stream):
     if kind not in SCALES:
         numbers = stream.standard_normal((rows, columns)).astype(np.float32) * 0.06
         return gguf.quants.quantize(numbers, gguf.GGMLQuantizationType[kind])
-    size = next(each.bytes for each in KINDS.values() if each.name == kind)
-    data = stream.randint(0, 256, (rows, columns // 256, size)).astype(np.uint8)
+    each = next(each for each in KINDS.values() if each.name == kind)
+    data = stream.randint(0, 256, (rows, columns // each.numbers, each.bytes)).astype(np.uint8)
     for place in SCALES[kind]:
         scale = np.float16(stream.uniform(1e-4, 1e-3, data.shape[:2]))
         data[..., place : place + 2] = scale[..., None].view(np.uint8)
@@ -234,6 +235,12 @@ def wide_model(kind, scratch):
     return path, folder
 
 
+def test_types_have_the_sizes_that_the_package_gives_them():
+    for number, kind in KINDS.items():
+        theirs = gguf.GGMLQuantizationType(number)
+        assert (theirs.name, gguf.GGML_QUANT_SIZES[theirs]) == (kind.name, (kind.numbers, kind.bytes))
+
+
 QUANTISED = [kind.name for kind in KINDS.values() if kind.numbers > 1 or kind.name == "BF16"]
 
 
@@ -248,6 +255,7 @@ def test_quantised_weights_are_the_numbers_they_stand_for(tmp_path, kind):
         np.testing.assert_array_equal(checkpoint.tensors[name].load(part), whole[part])
 
 
+@pytest.mark.slow
 def test_transformers_says_the_same_of_the_same_weights(tmp_path):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     path, folder = wide_model("Q4_K", tmp_path)
@@ -315,7 +323,7 @@ LIES = {
         head(2, 1) + ARCH + tensor() + tensor(b"b", offset=64) + bytes(300),
         "'b' begins within 'a'",
     ),
-    "an unknown quantisation": (head(1, 1) + ARCH + tensor(kind=16) + bytes(300), "is in IQ2_XXS, which"),
+    "an unknown quantisation": (head(1, 1) + ARCH + tensor(kind=35) + bytes(300), "is in TQ2_0, which"),
     "rows that do not fill a block": (
         head(1, 1) + ARCH + tensor(sizes=(31, 2), kind=8),
         "rows of 31, which Q8_0",
