@@ -26,7 +26,7 @@ def attend(  # noqa: PLR0913  (options, and groups of them)
     attention: options.Attention,
     gradients: options.Gradients,
     model: str | None = option(
-        "The model whose layer attends to `hidden`: a folder, or an id of the hub.",
+        "The model whose layer attends to `hidden`: a folder, a GGUF file, or an id of the hub.",
         metavar="DIR",
         terms=[
             options.bars([*OF_OURS, "cost"], NOT_BESIDE_MODEL),

@@ -87,7 +87,7 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     config: options.Config = None,
     attention: options.Attention,
     model: str | None = option(
-        "The model that was ported: a folder, or a model id on the hub.",
+        "The model that was ported: a folder, a GGUF file, ollama:NAME, or a model id on the hub.",
         metavar="DIR",
         terms=[excludes(OF_ATTENTION, "it says what was meant; leave out the options of attention")],
         section=SECTION,

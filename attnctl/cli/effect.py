@@ -26,7 +26,8 @@ def effect(  # noqa: PLR0913  (options)
     *,
     prompt: str | None = argument("The text whose next token is asked for.", "PROMPT"),
     model: str | None = option(
-        "A folder of save_pretrained, or the id of a model on the hub.", metavar="DIR"
+        "A folder of save_pretrained, a GGUF file, ollama:NAME, or the id of a model on the hub.",
+        metavar="DIR",
     ),
     adapter: options.Adapter = None,
     between: tuple[str, str] | None = option(

@@ -40,8 +40,8 @@ SECTION = options.OF_A_MODEL
 
 class ModelOptions(NamedTuple):
     model: str | None = option(
-        "Run a trained model: a folder of save_pretrained, or the id of one on the hub. Without "
-        "--layer: a map of what each head does.",
+        "Run a trained model: a folder of save_pretrained, a GGUF file, ollama:NAME, or the id of one on "
+        "the hub. Without --layer: a map of what each head does.",
         metavar="DIR",
         terms=[
             options.bars([*OF_OURS, "padded", "trace", "name"], NOT_BESIDE_MODEL),
@@ -160,9 +160,13 @@ def print_map(sources: "Sequence[Layers]", view: ViewOptions, output: OutputOpti
 )
 def model(
     *,
-    folder: str = argument("What save_pretrained wrote, or the id of a model on the hub.", "DIR"),
+    folder: str = argument(
+        "What save_pretrained wrote, a GGUF file, ollama:NAME, or the id of a model on the hub.", "DIR"
+    ),
     adapter: str | None = option(
-        "A LoRA adapter of it: the folder that PEFT's save_pretrained wrote.", "--adapter", metavar="DIR"
+        "A LoRA adapter of it: the folder that PEFT's save_pretrained wrote, or the id of one.",
+        "--adapter",
+        metavar="DIR",
     ),
     heads: bool = option(
         "What the weights of each head say without a text: whether it copies, and what it looks for.",

@@ -145,7 +145,7 @@ OF_A_MODEL = "A trained model"
 Adapter = Annotated[
     str | None,
     option(
-        "A LoRA adapter of --model: the folder that PEFT's save_pretrained wrote.",
+        "A LoRA adapter of --model: the folder that PEFT's save_pretrained wrote, or the id of one.",
         "--adapter",
         metavar="DIR",
         terms=[needs("model", "--adapter changes a model; add --model DIR")],

@@ -110,7 +110,7 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
     trace: options.Trace = None,
     name: options.Name = None,
     model: str | None = option(
-        "Run this trained model on texts: a folder, or the id of one on the hub.",
+        "Run this trained model on texts: a folder, a GGUF file, ollama:NAME, or the id of one on the hub.",
         metavar="DIR",
         terms=[
             OptionTerm(

@@ -68,7 +68,7 @@ def open_model(name: str, part: str = "", dtype: str = "float32", max_memory: in
         block = scale_blocks(config, str(path))
         tensors = read_tensors(folder, block)
     if adapter := split_name(name).adapter:
-        tensors = with_adapter(tensors, open_adapter(adapter))
+        tensors = with_adapter(tensors, open_adapter(adapter_folder(adapter)))
     checkpoint = Checkpoint(folder, block, tensors)
     model = Model(name, description, checkpoint, dtype, max_memory)
     model.refuse_layers()
@@ -101,7 +101,7 @@ def folder_of(name: str) -> Path:
     """
     name, adapter = split_name(name)
     if adapter:
-        note_folder(Path(adapter))
+        note_folder(Path(adapter_folder(adapter)))
     if name.startswith(OLLAMA):
         return find_ollama(name.removeprefix(OLLAMA))
     folder = Path(name)
@@ -125,7 +125,8 @@ def files_of(name: str) -> list[Path]:
         return [folder]
     files = [folder / CONFIG, *(folder / shard for shard in shards(folder))]
     if adapter := split_name(name).adapter:
-        files += [Path(adapter) / ADAPTER_CONFIG, Path(adapter) / ADAPTER]
+        of_adapter = Path(adapter_folder(adapter))
+        files += [of_adapter / ADAPTER_CONFIG, of_adapter / ADAPTER]
     return [*files, folder / TOKENIZER]
 
 
@@ -197,7 +198,15 @@ def find_ollama(name: str) -> Path:
 
 
 def find_cached(name: str) -> Path | None:
-    """The snapshot of a hub id that huggingface_hub left on this machine."""
+    """The snapshot of a model of the hub that huggingface_hub left on this machine."""
+    snapshot = find_snapshot(name)
+    if snapshot is None:
+        return None
+    has_tensors = (snapshot / WHOLE).exists() or (snapshot / INDEX).exists()
+    return snapshot if (snapshot / CONFIG).is_file() and has_tensors else None
+
+
+def find_snapshot(name: str) -> Path | None:
     home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
     cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
     repository = cache / f"models--{name.replace('/', '--')}"
@@ -209,12 +218,23 @@ def find_cached(name: str) -> Path | None:
     if not re.fullmatch(r"[\w.-]+", revision):
         return None
 
-    snapshot = repository / "snapshots" / revision
-    has_tensors = (snapshot / WHOLE).exists() or (snapshot / INDEX).exists()
-    return snapshot if (snapshot / CONFIG).is_file() and has_tensors else None
+    return repository / "snapshots" / revision
 
 
-def fetch_snapshot(name: str) -> Path:
+def adapter_folder(name: str) -> str:
+    """The folder of an adapter: a path, or that of a hub id, cached or fetched."""
+    if "\0" in name or Path(name).exists() or not HUB_ID.fullmatch(name) or "/" not in name:
+        return name
+    snapshot = find_snapshot(name)
+    if snapshot is not None and is_adapter(snapshot):
+        return str(snapshot)
+    return str(fetch_snapshot(name, (ADAPTER_CONFIG, ADAPTER)))
+
+
+OF_A_MODEL = (CONFIG, WHOLE, INDEX, "*.safetensors", TOKENIZER)
+
+
+def fetch_snapshot(name: str, wanted: Sequence[str] = OF_A_MODEL) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
@@ -222,8 +242,7 @@ def fetch_snapshot(name: str) -> Path:
             f"{name}: no such file or folder, nor in the local cache; pip install 'attnctl[hf]' to fetch it"
         ) from None
     try:
-        wanted = [CONFIG, WHOLE, INDEX, "*.safetensors", TOKENIZER]
-        return Path(snapshot_download(name, allow_patterns=wanted))
+        return Path(snapshot_download(name, allow_patterns=[*wanted]))
     except Exception as error:  # noqa: BLE001  (the hub raises what its transport raises)
         first = str(error).strip().splitlines()
         why = first[0] if first else type(error).__name__

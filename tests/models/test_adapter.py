@@ -201,6 +201,19 @@ def test_a_folder_that_is_no_adapter_is_refused(tmp_path):
         open_adapter(str(tmp_path / "lora"))
 
 
+def test_an_adapter_of_the_hub_is_found_where_it_was_left(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    repository = tmp_path / "models--org--lora"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("abc")
+    (repository / "snapshots").mkdir()
+    write_adapter(repository / "snapshots" / "abc", halves(Q, 32, 16))
+    found = open_model(f"{ROOT / 'llama'} --adapter org/lora")
+    assert found.checkpoint.tensors[f"{Q}.weight"].adapted
+    with pytest.raises(AttnError, match="--adapter 'other': no such folder"):
+        open_model(f"{ROOT / 'llama'} --adapter other")
+
+
 def test_a_corpus_is_told_by_the_adapters_files_too(tmp_path):
     adapter = write_adapter(tmp_path / "lora", halves(Q, 32, 16))
     names = [path.name for path in files_of(f"{ROOT / 'llama'} --adapter {adapter}")]
