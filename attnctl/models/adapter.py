@@ -40,7 +40,10 @@ def is_pattern(kind: KeyKind, value: Any) -> bool:
     """True for numbers by the end of a module's name; PEFT takes regular expressions, which may not end."""
     if not TABLE.fits(value):
         return False
-    return all(re.fullmatch(r"\^?[\w.\\]+", name) and kind.fits(number) for name, number in value.items())
+    for name, number in value.items():
+        if not re.fullmatch(r"\^?(?:[\w.]|\\\.)+", name) or not kind.fits(number):
+            return False
+    return True
 
 
 def pattern(name: str, kind: KeyKind) -> Key:

@@ -166,6 +166,7 @@ def test_peft_says_the_same(tmp_path):
         (halves(Q, 32, 16), {"layer_replication": [[0, 1]]}, "'layer_replication' is '[[0, 1]]', which is"),
         (halves(Q, 32, 16), {"r": 0}, "r: '0', expected a whole number from 1"),
         (halves(Q, 32, 16), {"rank_pattern": {"(a+)+$": 3}}, "rank_pattern: "),
+        (halves(Q, 32, 16), {"alpha_pattern": {"q_proj\\": 3}}, "alpha_pattern: "),
         (halves(Q, 32, 16), {"lora_alpha": "x"}, "lora_alpha: 'x', expected"),
     ],
 )
