@@ -110,7 +110,8 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
 ) -> list[Trace]:
     """The attention of a trained model: a trace of each layer that is asked for.
 
-    `model` is a folder that holds config.json and safetensors, or the id of one on the hub;
+    `model` is a folder that holds config.json and safetensors, a GGUF file, "ollama:NAME", or the id of one
+    on the hub; "DIR --adapter LORA" is a model with a LoRA adapter;
     `layer` is 3, -1, "0,2", "all", or of a decoder "decoder.1" and "cross.1". The sentence is cut
     by the model's own tokenizer; `ids` need none. `hidden` (token, width) is what came into the one
     layer. Edits are made in the layer that they name ("3:head_outputs[1]=0") or in the first, and flow

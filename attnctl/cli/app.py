@@ -48,7 +48,7 @@ DAILY = {
     "explore": "heads causal seed config edits model layer trace name precision",
     "check": "about heads causal scale config name model layer decimals rtol watch trace full quiet json "
     "output",
-    "diff": "step rtol atol by_position trace full quiet json output",
+    "diff": "model ids step rtol atol by_position trace full quiet json output",
     "conform": "like map returns layout heads causal scale quick feature dtype claims timeout replay junit "
     "json output",
     "stats": "trace name heads causal config model file shard rollout precision heat json output",

@@ -26,7 +26,7 @@ def attend(  # noqa: PLR0913  (options, and groups of them)
     attention: options.Attention,
     gradients: options.Gradients,
     model: str | None = option(
-        "The model whose layer attends to `hidden`: a folder, or an id of the hub.",
+        "The model whose layer attends to `hidden`: a folder, a GGUF file, or an id of the hub.",
         metavar="DIR",
         terms=[
             options.bars([*OF_OURS, "cost"], NOT_BESIDE_MODEL),
@@ -34,6 +34,7 @@ def attend(  # noqa: PLR0913  (options, and groups of them)
         ],
         section=SECTION,
     ),
+    adapter: options.Adapter = None,
     layer: str | None = option(
         "Its layer: 3, -1, decoder.1, cross.1; without --model that of a state dict.",
         metavar="N",
@@ -74,11 +75,14 @@ def attend(  # noqa: PLR0913  (options, and groups of them)
         return
     from attnctl.inputs.arrays.foreign import variable_of
     from attnctl.models.run import ModelInput
+    from attnctl.models.source import join_name
     from attnctl.sources.model import Layers
 
     if HIDDEN not in trace:
         raise AttnError(f"no {HIDDEN} in it: what came into the layer; it has {', '.join(trace)}")
     begun = next((trace[name] for name in trace if variable_of(name) in {"o", "out", OUTPUT}), None)
     given = ModelInput(hidden=trace[HIDDEN], memory=trace.get(MEMORY), d_output=begun)
-    source = Layers(model, given, layer, settings_from(None, {"dtype": "float32", **flags}))
+    source = Layers(
+        join_name(model, adapter), given, layer, settings_from(None, {"dtype": "float32", **flags})
+    )
     run_layers([source], layer, cost, view, output)

@@ -87,11 +87,12 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     config: options.Config = None,
     attention: options.Attention,
     model: str | None = option(
-        "The model that was ported: a folder, or a model id on the hub.",
+        "The model that was ported: a folder, a GGUF file, ollama:NAME, or a model id on the hub.",
         metavar="DIR",
         terms=[excludes(OF_ATTENTION, "it says what was meant; leave out the options of attention")],
         section=SECTION,
     ),
+    adapter: options.Adapter = None,
     layer: str | None = option(
         "The layer the arrays come from: 3, -1, decoder.1, cross.1.", metavar="N", section=SECTION
     ),
@@ -177,9 +178,10 @@ def check(  # noqa: PLR0913  (options, and groups of them)
         port = None
         if model is not None:
             from attnctl.models.run import ModelInput
+            from attnctl.models.source import join_name
             from attnctl.sources.model import Layers
 
-            port = Layers(model, ModelInput(ids=ids), layer, Settings())
+            port = Layers(join_name(model, adapter), ModelInput(ids=ids), layer, Settings())
         if of_program is not None:
             return judge_program(asked, of_program)
 

@@ -12,6 +12,7 @@ from attnctl.cli.model import IDS
 from attnctl.cli.options import argument, command, option
 from attnctl.cli.output import give, progress
 from attnctl.formats import FINDINGS, format_for
+from attnctl.models.source import join_name
 from attnctl.verbs.effect.view import effect_lines
 
 
@@ -25,8 +26,10 @@ def effect(  # noqa: PLR0913  (options)
     *,
     prompt: str | None = argument("The text whose next token is asked for.", "PROMPT"),
     model: str | None = option(
-        "A folder of save_pretrained, or the id of a model on the hub.", metavar="DIR"
+        "A folder of save_pretrained, a GGUF file, ollama:NAME, or the id of a model on the hub.",
+        metavar="DIR",
     ),
+    adapter: options.Adapter = None,
     between: tuple[str, str] | None = option(
         "The two tokens, as texts (a space before a word is part of it), or as ids beside --ids.",
         metavar="A B",
@@ -72,7 +75,7 @@ def effect(  # noqa: PLR0913  (options)
     with progress("heads") as moved:
         found = api.effect(
             prompt,
-            model=model,
+            model=join_name(model, adapter),
             between=between,
             ids=ids,
             patch=other,

@@ -35,10 +35,13 @@ IDS = Reader(
 )
 
 
+SECTION = options.OF_A_MODEL
+
+
 class ModelOptions(NamedTuple):
     model: str | None = option(
-        "Run a trained model: a folder of save_pretrained, or the id of one on the hub. Without "
-        "--layer: a map of what each head does.",
+        "Run a trained model: a folder of save_pretrained, a GGUF file, ollama:NAME, or the id of one on "
+        "the hub. Without --layer: a map of what each head does.",
         metavar="DIR",
         terms=[
             options.bars([*OF_OURS, "padded", "trace", "name"], NOT_BESIDE_MODEL),
@@ -48,6 +51,7 @@ class ModelOptions(NamedTuple):
             ),
         ],
     )
+    adapter: options.Adapter = None
     layer: str | None = option(
         "The layers to trace: 3, 0,2, -1 or all; decoder.1 or cross.1 in a model with a decoder.",
         metavar="N,…",
@@ -64,7 +68,6 @@ class ModelOptions(NamedTuple):
     )
 
 
-SECTION = "A trained model"
 options.SECTIONS[ModelOptions] = SECTION
 
 
@@ -78,6 +81,7 @@ def layers_of(
     """The layers that are asked for, of each sentence or of ids. Raises AttnError for neither, or both."""
     from attnctl.inputs.config.flags import settings_from
     from attnctl.models.run import ModelInput
+    from attnctl.models.source import join_name
     from attnctl.sources.model import Layers
 
     if model.ids is not None and sentences:
@@ -88,7 +92,8 @@ def layers_of(
     settings = settings_from(None, {"dtype": "float32", **flags})
     beside = ModelInput(ids=model.ids, pair=model.pair, context=context, context_ids=model.context_ids)
     inputs = [replace(beside, text=text) for text in sentences] or [beside]
-    return [Layers(model.model, input_, model.layer, settings, following) for input_ in inputs]
+    name = join_name(model.model, model.adapter)
+    return [Layers(name, input_, model.layer, settings, following) for input_ in inputs]
 
 
 def run_layers(
@@ -155,7 +160,14 @@ def print_map(sources: "Sequence[Layers]", view: ViewOptions, output: OutputOpti
 )
 def model(
     *,
-    folder: str = argument("What save_pretrained wrote, or the id of a model on the hub.", "DIR"),
+    folder: str = argument(
+        "What save_pretrained wrote, a GGUF file, ollama:NAME, or the id of a model on the hub.", "DIR"
+    ),
+    adapter: str | None = option(
+        "A LoRA adapter of it: the folder that PEFT's save_pretrained wrote, or the id of one.",
+        "--adapter",
+        metavar="DIR",
+    ),
     heads: bool = option(
         "What the weights of each head say without a text: whether it copies, and what it looks for.",
         terms=[options.excludes("output", "the scores of heads are a table, or --json; leave it out")],
@@ -169,8 +181,10 @@ def model(
     weights, an unknown kind of rope, and pickles are refused by name.
     """
     from attnctl.cli.output import give, progress
+    from attnctl.models.source import join_name
     from attnctl.verbs.models.about import describe_checkpoint, model_lines
 
+    folder = join_name(folder, adapter)
     if heads:
         from attnctl.verbs.models.spectra import find_spectra, spectra_lines
 

@@ -151,6 +151,20 @@ Name = Annotated[
     ),
 ]
 
+OF_A_MODEL = "A trained model"
+"""The section of help that options of a model stand in."""
+
+Adapter = Annotated[
+    str | None,
+    option(
+        "A LoRA adapter of --model: the folder that PEFT's save_pretrained wrote, or the id of one.",
+        "--adapter",
+        metavar="DIR",
+        terms=[needs("model", "--adapter changes a model; add --model DIR")],
+        section=OF_A_MODEL,
+    ),
+]
+
 
 def read_late(flag: str, reader: Reader, text: str | None) -> Any:
     """The value of an option that is a text until others say what it means. Raises AttnError."""

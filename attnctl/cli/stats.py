@@ -110,7 +110,7 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
     trace: options.Trace = None,
     name: options.Name = None,
     model: str | None = option(
-        "Run this trained model on texts: a folder, or the id of one on the hub.",
+        "Run this trained model on texts: a folder, a GGUF file, ollama:NAME, or the id of one on the hub.",
         metavar="DIR",
         terms=[
             OptionTerm(
@@ -120,6 +120,7 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
             options.bars(OF_RUNS, "a model has its own attention; leave it out"),
         ],
     ),
+    adapter: options.Adapter = None,
     ids: tuple[int, ...] | None = option(
         "Token ids instead of a text.",
         IDS,
@@ -187,6 +188,10 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
     arguments = source or []
     flags = {**more, **attention}
     files, printed = options.split_outputs(output)
+    if model is not None:
+        from attnctl.models.source import join_name
+
+        model = join_name(model, adapter)
     wanted = options.chosen_format(format, json=json, possible=WRITTEN)
     out = Output(wanted, files, printed, precision, heat)
 

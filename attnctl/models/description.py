@@ -17,7 +17,7 @@ from attnctl.base.words import did_you_mean, one_of, quote
 from attnctl.math.kind import Temperature
 from attnctl.math.rules import BlockLocal, Window
 from attnctl.models.activations import ACTIVATIONS
-from attnctl.models.families import FAMILIES, LACKING
+from attnctl.models.families import FAMILIES, LACKING, TOWER_DEFAULTS, TOWERS, stacks_of
 from attnctl.models.family import DEFAULTS, HEAD, Names, Stack
 from attnctl.models.keys import Config, keys_of_setting, setting_value
 from attnctl.models.rope import KINDS, ORIGINAL, PROPORTIONAL, USUAL, Rope, misread_rope
@@ -141,6 +141,8 @@ def describe(config: Config, part: str = "", place: str = "config.json") -> Desc
     family = family_of(config, place)
     stack = stack_of(family, part, place)
     section = section_of(stack, config, place)
+    if config.get("model_type") in TOWERS:
+        section = {**TOWER_DEFAULTS.get(str(text_of(config)), {}), **section}
 
     try:
         raise_all(f"{place}: {problem}" for problem in misread(family, stack, section))
@@ -156,7 +158,7 @@ def describe(config: Config, part: str = "", place: str = "config.json") -> Desc
             inner=inner,
             settings=settings,
             layers=tuple(layers),
-            head=resolve_head(stack, {**config, **section}),
+            head=resolve_head(stack, {**config, **section, **tie_of(config, section)}),
         )
     # Rules of families compute with what keys say, each of which is as it should be only by itself.
     except (AttributeError, TypeError, ValueError, LookupError, ArithmeticError) as error:
@@ -169,6 +171,14 @@ def family_of(config: Config, place: str) -> str:
     kind = config.get("model_type")
     if isinstance(kind, str) and kind in FAMILIES:
         return kind
+    if isinstance(kind, str) and (text := text_of(config)):
+        if kind in TOWERS:
+            return f"{kind}/{text}"
+        raise AttnError(
+            f"{place}: model_type {quote(kind)} is not known; its text is {text}, which is, but what "
+            "surrounds it has not been held to transformers, as that of "
+            f"{', '.join(sorted(TOWERS))} has"
+        )
 
     problem = "no model_type" if kind is None else f"model_type {quote(str(kind))} is not known"
     if config.get("auto_map"):
@@ -178,8 +188,26 @@ def family_of(config: Config, place: str) -> str:
     raise AttnError(f"{place}: {problem}; known are {', '.join(sorted(FAMILIES))}")
 
 
+def tie_of(config: Config, section: Config) -> dict[str, bool]:
+    """Whether a head shares the embeddings, which a model that is more may say for its text."""
+    if config.get("model_type") not in TOWERS:
+        return {}
+    return {
+        "tie_word_embeddings": any(each.get("tie_word_embeddings") is True for each in (config, section))
+    }
+
+
+def text_of(config: Config) -> str | None:
+    """The family of the text of a model that is more; None where it is none that is known by itself."""
+    text = config.get("text_config")
+    kind = text.get("model_type") if isinstance(text, Mapping) else None
+    if not isinstance(kind, str) or kind not in FAMILIES or FAMILIES[kind][""].section:
+        return None
+    return kind
+
+
 def stack_of(family: str, part: str, place: str) -> Stack:
-    stacks = FAMILIES[family]
+    stacks = stacks_of(family)
     if part not in stacks:
         names = one_of(name or "the first" for name in stacks)
         raise AttnError(f"{place}: {family} has no part {quote(part)}; it has {names}")
@@ -191,7 +219,8 @@ def section_of(stack: Stack, config: Config, place: str) -> Config:
     if not stack.section:
         return config
     if "hidden_size" in config and stack.section not in config:
-        return config  # the first Qwen2-VL had the keys of its text model beside the others
+        # The first Qwen2-VL had the keys of its text model beside the others, and beside its pictures.
+        return {key: value for key, value in config.items() if key != "vision_config"}
 
     section = config.get(stack.section) or {}
     if not isinstance(section, Mapping):
@@ -207,11 +236,42 @@ def scale_blocks(config: Config, place: str) -> Block | None:
     match entries.get("weight_block_size"):
         case [int(rows), int(columns)] if method == "fp8" and rows > 0 and columns > 0:
             return rows, columns
+        case None if method == "fp8":
+            return ALL_ROWS, ALL_COLUMNS
+    if method == "compressed-tensors" and entries.get("format") == "float-quantized":
+        return scale_groups(entries.get("config_groups"), place)
 
     if quantised and method != "mxfp4":
-        instead = "give blocks of FP8, MXFP4, or float32, float16 or bfloat16"
+        instead = "give FP8, MXFP4, or float32, float16 or bfloat16"
         raise AttnError(f"{place}: its weights are quantised ({method}); {instead}")
     return None
+
+
+ALL_ROWS = ALL_COLUMNS = 2**40
+"""A block that is as large as any matrix: it has one scale."""
+
+BY_STRATEGY: dict[Any, Block] = {"tensor": (ALL_ROWS, ALL_COLUMNS), "channel": (1, ALL_COLUMNS)}
+
+
+def scale_groups(groups: Any, place: str) -> Block:
+    """The rows and columns that have one scale, by compressed-tensors. Raises AttnError for others."""
+    entries = list(groups.values()) if isinstance(groups, Mapping) else []
+    weights = [entry.get("weights") for entry in entries if isinstance(entry, Mapping)]
+    blocks = {scale_group(each) for each in weights}
+    (block,) = blocks if len(blocks) == 1 else {None}
+    if block is None:
+        raise AttnError(
+            f"{place}: its weights are quantised (compressed-tensors); of these only FP8 with a scale for "
+            "each matrix or each row is read"
+        )
+    return block
+
+
+def scale_group(weights: Any) -> Block | None:
+    if not isinstance(weights, Mapping) or (weights.get("num_bits"), weights.get("type")) != (8, "float"):
+        return None
+    strategy = weights.get("strategy")
+    return BY_STRATEGY.get(strategy) if isinstance(strategy, str) else None
 
 
 BY_LAYER = ("types", "sliding", "linear", "expert_layer", "rotated", "rope", "rope_by_type", "own")
@@ -436,7 +496,7 @@ NAMES = (
     # tasks, and what follows the last layer
     r"id2label|label2id|num_labels|problem_type|finetuning_task|task_specific_params|classifier_\w+",
     r"summary_\w+|pooler_\w+|decoder_bias|sparse_pred\w*|projection_dim|logit_scale\w*|logits_scaling",
-    r"scale_decoder_outputs|final_logit_softcapping|use_weighted_layer_sum|median_filter_width",
+    r"predict_special_tokens|scale_decoder_outputs|final_logit_softcapping|use_weighted_layer_sum|median_filter_width",
     # generation
     r"\w*token_(?:ids?|index)|prefix|(?:max|min)_length|max_new_tokens|do_sample|early_stopping|num_beams",
     r"num_beam_groups|temperature|top_[kp]|typical_p|\w+_penalty|\w*no_repeat_ngram_size|bad_words_ids",
@@ -449,6 +509,9 @@ NAMES = (
     # lengths of training, which no table has
     r"n_ctx|seq_length|model_max_length|max_sequence_length",
 )
+CANNOT_TELL = "attnctl cannot tell what it changes, and without it might compute another model"
+"""What is said of a key that no family knows: never that it may be left out."""
+
 INERT = re.compile("|".join(NAMES))
 """Keys that change no attention and no hidden state in any family; one may read them all the same."""
 
@@ -476,14 +539,14 @@ def misread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
 def unread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
     """The keys that say something and that no part of the family reads."""
     understood: set[str] = set()
-    for part in FAMILIES[kind].values():
+    for part in stacks_of(kind).values():
         if part.section == stack.section:
             understood |= part.understood
 
     for name, value in config.items():
         if is_silent(name, value) or name in understood or INERT.fullmatch(name):
             continue
-        hint = did_you_mean(name, sorted(understood), "leave it out where it changes nothing")
+        hint = did_you_mean(name, sorted(understood), CANNOT_TELL)
         yield f"{quote(name)} is {quote(str(value))}, but {kind} reads no such key; {hint}"
 
 

@@ -54,6 +54,12 @@ class LogitHead:
         tied = f"{model.prefix}{d.stack.outer['embed']}.weight" if settings["tied"] else None
         self.weight = self.find(*(f"{name}.weight" for name in settings["unembed"]), otherwise=tied)
         self.bias = self.find(*settings["bias"]) if settings["bias"] else None
+        tensor = model.checkpoint.tensors.get(self.weight)
+        if self.weight == tied and tensor is not None and tensor.adapted:
+            raise AttnError(
+                f"{model.name}: the adapter changes the embeddings, which the head shares: programs differ "
+                "in whether it has the change, too; merge the adapter, and give that"
+            )
 
     def find_module(self, name: str) -> str:
         """The whole name of a module, whose weight may be called as TensorFlow called it."""

@@ -8,22 +8,45 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import note_input, open_found
 from attnctl.base.words import one_of, quote
 from attnctl.math.engine.cost import available
+from attnctl.models.adapter import (
+    ADAPTER,
+    ADAPTER_CONFIG,
+    is_adapter,
+    open_adapter,
+    refuse_adapter,
+    with_adapter,
+)
+from attnctl.models.architectures import open_gguf
 from attnctl.models.description import describe, scale_blocks
+from attnctl.models.gguf import is_gguf
 from attnctl.models.layer import Model
-from attnctl.models.tensors import INDEX, LONGEST_CONFIG, PICKLES, WHOLE, Checkpoint, json_file, path_inside
+from attnctl.models.tensors import (
+    INDEX,
+    LONGEST_CONFIG,
+    MISTRALS,
+    PICKLES,
+    WHOLE,
+    Checkpoint,
+    json_file,
+    path_inside,
+    read_tensors,
+    shards,
+)
 from attnctl.models.tokenizing import GuestTokenizer
+from attnctl.models.vocabulary import tokenizer_text
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 OWN = (
     *(CONFIG, TOKENIZER, WHOLE, INDEX, *PICKLES, "README.md"),
     *("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *(ADAPTER_CONFIG, ADAPTER),
     *("vocab.json", "vocab.txt", "merges.txt", "tokenizer.model"),
 )
 """The files of a folder that are the model's, beside its shards."""
@@ -34,21 +57,59 @@ HUB_ID = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
 def open_model(name: str, part: str = "", dtype: str = "float32", max_memory: int | None = None) -> Model:
     """The model of a folder with config.json and safetensors. Raises AttnError with every problem."""
     folder = folder_of(name)
-    path = path_inside(folder, CONFIG)
-    config = json_file(path, LONGEST_CONFIG)
-    description = describe(config, part, str(path))
-    checkpoint = Checkpoint(folder, scale_blocks(config, str(path)))
+    if is_gguf(folder):
+        config, tensors, _ = open_gguf(folder)
+        block = None
+        description = describe(config, part, str(folder))
+    else:
+        path = path_inside(folder, CONFIG)
+        config = json_file(path, LONGEST_CONFIG)
+        description = describe(config, part, str(path))
+        block = scale_blocks(config, str(path))
+        tensors = read_tensors(folder, block)
+    if adapter := split_name(name).adapter:
+        tensors = with_adapter(tensors, open_adapter(adapter_folder(adapter)))
+    checkpoint = Checkpoint(folder, block, tensors)
     model = Model(name, description, checkpoint, dtype, max_memory)
     model.refuse_layers()
     return model
 
 
+WITH_ADAPTER = " --adapter "
+"""What stands between the name of a model and that of its adapter, as a person types both."""
+
+
+class ModelName(NamedTuple):
+    base: str
+    adapter: str
+    """Empty where there is none."""
+
+
+def join_name(base: str, adapter: str | None) -> str:
+    return base if adapter is None else f"{base}{WITH_ADAPTER}{adapter}"
+
+
+def split_name(name: str) -> ModelName:
+    base, _, adapter = name.partition(WITH_ADAPTER)
+    return ModelName(base, adapter)
+
+
 def folder_of(name: str) -> Path:
-    """The folder of a path, or of a hub id, cached or fetched. Raises AttnError where there is none."""
+    """The folder of a path, or of a hub id, cached or fetched; or a GGUF file, which is a model by itself.
+
+    Raises AttnError where there is none.
+    """
+    name, adapter = split_name(name)
+    if adapter:
+        note_folder(Path(adapter_folder(adapter)))
+    if name.startswith(OLLAMA):
+        return find_ollama(name.removeprefix(OLLAMA))
     folder = Path(name)
     if "\0" in name:
         raise AttnError(f"{quote(name)}: not the name of a folder")
     if folder.exists():
+        if is_gguf(folder):
+            return folder
         if (folder / CONFIG).is_file():
             return note_folder(folder)
         raise AttnError(f"{name}: {no_model(folder)}")
@@ -57,12 +118,30 @@ def folder_of(name: str) -> Path:
     return note_folder(find_cached(name) or fetch_snapshot(name))
 
 
+def files_of(name: str) -> list[Path]:
+    """Every file on which the numbers of a model depend, its tokenizer's last."""
+    folder = folder_of(name)
+    if is_gguf(folder):
+        return [folder]
+    files = [folder / CONFIG, *(folder / shard for shard in shards(folder))]
+    if adapter := split_name(name).adapter:
+        of_adapter = Path(adapter_folder(adapter))
+        files += [of_adapter / ADAPTER_CONFIG, of_adapter / ADAPTER]
+    return [*files, folder / TOKENIZER]
+
+
 def no_model(folder: Path) -> str:
     """What is wrong with a file, or a folder without a config.json, as a model."""
-    if folder.suffix == ".gguf" or any(folder.glob("*.gguf")):
-        return "a GGUF file is not read; give the folder of safetensors that it was made from"
+    if folder.suffix == ".gguf":
+        return "not a GGUF file: it does not begin with GGUF"
+    if files := sorted(folder.glob("*.gguf")):
+        return f"no {CONFIG} in it; give {one_of(map(str, files[:3]))}"
     if not folder.is_dir():
         return f"a file; give the folder that it is in, with {CONFIG}"
+    if is_adapter(folder):
+        return refuse_adapter(folder)
+    if (folder / MISTRALS).exists():
+        return f"{MISTRALS} and no {CONFIG}: files with Mistral's own names; give what transformers saves"
     below = [str(path.parent) for path in sorted(folder.glob(f"*/{CONFIG}"))]
     instead = f"give {one_of(below)}" if below else "a model is what save_pretrained writes"
     return f"no {CONFIG} in it; {instead}"
@@ -75,8 +154,59 @@ def note_folder(folder: Path) -> Path:
     return folder
 
 
+# --- the local store of Ollama ---
+
+OLLAMA = "ollama:"
+"""What a name begins with that is one of Ollama's."""
+
+OLLAMA_NAME = re.compile(r"(?:([\w.-]+)/)?([\w.-]+)(?::([\w.-]+))?")
+LONGEST_MANIFEST = 2**20
+OF_MODEL, OF_ADAPTER = (f"application/vnd.ollama.image.{kind}" for kind in ("model", "adapter"))
+
+
+def find_ollama(name: str) -> Path:
+    """The GGUF file of a model that Ollama pulled. Raises AttnError with what there is instead."""
+    match = OLLAMA_NAME.fullmatch(name)
+    if match is None:
+        raise AttnError(f"{OLLAMA}{name}: expected NAME, NAME:TAG or OWNER/NAME:TAG")
+    store = Path(os.environ.get("OLLAMA_MODELS") or Path.home() / ".ollama" / "models")
+    manifests = store / "manifests" / "registry.ollama.ai"
+    owner, model, tag = match[1] or "library", match[2], match[3] or "latest"
+    path = manifests / owner / model / tag
+    if not path.is_file():
+        tags = sorted(each.name for each in path.parent.glob("*"))
+        models = sorted({each.parent.name for each in manifests.glob("*/*/*")})
+        there = [f"{OLLAMA}{model}:{each}" for each in tags] or [f"{OLLAMA}{each}" for each in models]
+        what = f"there is {one_of(there[:6])}" if there else "it has none"
+        raise AttnError(f"{OLLAMA}{name}: not in {store}; {what}")
+
+    layers = json_file(path, LONGEST_MANIFEST).get("layers")
+    digests: dict[str, str] = {}
+    for layer in layers if isinstance(layers, list) else []:
+        if isinstance(layer, Mapping) and re.fullmatch(r"sha256:[0-9a-f]{64}", str(layer.get("digest"))):
+            digests[str(layer.get("mediaType"))] = str(layer["digest"]).replace(":", "-")
+    if OF_ADAPTER in digests:
+        raise AttnError(
+            f"{OLLAMA}{name}: it has an adapter in GGUF, which is not read; give its base model"
+        )
+    if OF_MODEL not in digests:
+        raise AttnError(f"{path}: names no model")
+    blob = store / "blobs" / digests[OF_MODEL]
+    if not is_gguf(blob):
+        raise AttnError(f"{blob}: not a GGUF file")
+    return blob
+
+
 def find_cached(name: str) -> Path | None:
-    """The snapshot of a hub id that huggingface_hub left on this machine."""
+    """The snapshot of a model of the hub that huggingface_hub left on this machine."""
+    snapshot = find_snapshot(name)
+    if snapshot is None:
+        return None
+    has_tensors = (snapshot / WHOLE).exists() or (snapshot / INDEX).exists()
+    return snapshot if (snapshot / CONFIG).is_file() and has_tensors else None
+
+
+def find_snapshot(name: str) -> Path | None:
     home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
     cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
     repository = cache / f"models--{name.replace('/', '--')}"
@@ -88,12 +218,23 @@ def find_cached(name: str) -> Path | None:
     if not re.fullmatch(r"[\w.-]+", revision):
         return None
 
-    snapshot = repository / "snapshots" / revision
-    has_tensors = (snapshot / WHOLE).exists() or (snapshot / INDEX).exists()
-    return snapshot if (snapshot / CONFIG).is_file() and has_tensors else None
+    return repository / "snapshots" / revision
 
 
-def fetch_snapshot(name: str) -> Path:
+def adapter_folder(name: str) -> str:
+    """The folder of an adapter: a path, or that of a hub id, cached or fetched."""
+    if "\0" in name or Path(name).exists() or not HUB_ID.fullmatch(name) or "/" not in name:
+        return name
+    snapshot = find_snapshot(name)
+    if snapshot is not None and is_adapter(snapshot):
+        return str(snapshot)
+    return str(fetch_snapshot(name, (ADAPTER_CONFIG, ADAPTER)))
+
+
+OF_A_MODEL = (CONFIG, WHOLE, INDEX, "*.safetensors", TOKENIZER)
+
+
+def fetch_snapshot(name: str, wanted: Sequence[str] = OF_A_MODEL) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
@@ -101,8 +242,7 @@ def fetch_snapshot(name: str) -> Path:
             f"{name}: no such file or folder, nor in the local cache; pip install 'attnctl[hf]' to fetch it"
         ) from None
     try:
-        wanted = [CONFIG, WHOLE, INDEX, "*.safetensors", TOKENIZER]
-        return Path(snapshot_download(name, allow_patterns=wanted))
+        return Path(snapshot_download(name, allow_patterns=[*wanted]))
     except Exception as error:  # noqa: BLE001  (the hub raises what its transport raises)
         first = str(error).strip().splitlines()
         why = first[0] if first else type(error).__name__
@@ -181,6 +321,11 @@ class Words:
         return self.labels[number, token]
 
 
+def tokenizer_file(folder: Path) -> Path:
+    """The file that a model's tokenizer is read from."""
+    return folder if is_gguf(folder) else folder / TOKENIZER
+
+
 def length_in(setting: Mapping[str, Any]) -> str:
     """To how many tokens a tokenizer truncates or pads."""
     length = setting.get("max_length", setting.get("length"))
@@ -188,13 +333,20 @@ def length_in(setting: Mapping[str, Any]) -> str:
 
 
 def load_tokenizer(folder: Path) -> GuestTokenizer:
+    if is_gguf(folder):
+        require_tokenizers()
+        return GuestTokenizer(folder, available(), tokenizer_text(folder))
     if not (folder / TOKENIZER).is_file():
         raise AttnError(f"{folder}: no {TOKENIZER}; give the ids of tokens instead: --ids 1,2,3")
+    require_tokenizers()
+    return GuestTokenizer(path_inside(folder, TOKENIZER), available())
+
+
+def require_tokenizers() -> None:
     if not is_installed("tokenizers"):
         raise AttnError(
             "tokenizers is not installed; pip install 'attnctl[hf]', or give the ids of tokens: --ids 1,2,3"
         )
-    return GuestTokenizer(path_inside(folder, TOKENIZER), available())
 
 
 def is_installed(name: str) -> bool:

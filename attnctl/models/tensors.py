@@ -18,7 +18,7 @@ import numpy as np
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import note_input, open_found, refuse_os_errors
-from attnctl.base.words import dims, nearest, quote
+from attnctl.base.words import dims, nearest, one_of, quote
 from attnctl.math import Array, Shape
 from attnctl.math.engine.tiles import blas_alone, cores, results_in_order
 from attnctl.models.family import Names
@@ -74,17 +74,15 @@ class Checkpoint:
     Where it does not look (`looks`), numbers may be NaN or infinite: what only costs a layer needs none.
     """
 
-    def __init__(self, folder: Path, block: Block | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        block: Block | None = None,
+        tensors: Mapping[str, Stored] | None = None,
+    ) -> None:
         self.folder = folder
         self.block = block
-        stored: dict[str, Stored] = {}
-        for name in shards(folder):
-            path = path_inside(folder, name)
-            with refuse_os_errors(f"{path}: cannot be read"), open_found(path) as stream:
-                _, tensors = contents(File(stream.fileno(), str(path)), quantised=True)
-            stored.update(tensors)
-
-        self.tensors = with_scales(stored, block, str(folder))
+        self.tensors = read_tensors(folder, block) if tensors is None else dict(tensors)
         self.names = sorted(self.tensors)
         self.used: set[str] = set()
         self.finite: set[str] = set()
@@ -186,6 +184,17 @@ class Checkpoint:
         return np.empty(numbers, np.uint32)
 
 
+def read_tensors(folder: Path, block: Block | None = None) -> dict[str, Stored]:
+    """The tensors of a folder, still in their files, those in fewer bits joined with their scales."""
+    stored: dict[str, Stored] = {}
+    for name in shards(folder):
+        path = path_inside(folder, name)
+        with refuse_os_errors(f"{path}: cannot be read"), open_found(path) as stream:
+            _, tensors = contents(File(stream.fileno(), str(path)), quantised=True)
+        stored.update(tensors)
+    return with_scales(stored, block, str(folder))
+
+
 LEAST = 2**19
 """The fewest numbers of a matrix in a block: BLAS may sum the terms of small products in another order."""
 
@@ -241,13 +250,53 @@ def shards(folder: Path) -> list[str]:
     if (folder / INDEX).exists():
         return shards_of_index(folder)
 
+    if unindexed := shards_without_index(folder):
+        return unindexed
+
     for name in PICKLES:
         if (folder / name).exists():
             raise AttnError(
                 f"{folder}: {name} is a pickle, which can run code; save the model as safetensors "
                 "(model.save_pretrained)"
             )
-    raise AttnError(f"{folder}: no {WHOLE} and no {INDEX}")
+    if (folder / MISTRALS).exists():
+        raise AttnError(
+            f"{folder}: {MISTRALS} has Mistral's own names, and the rows of Q and K in another order; give "
+            f"the folder with {WHOLE}, which is the same model as transformers saves it"
+        )
+    raise AttnError(f"{folder}: no {WHOLE} and no {INDEX}{other_tensors(folder)}")
+
+
+MISTRALS = "consolidated.safetensors"
+SHARD = re.compile(r"model-(\d{5})-of-(\d{5})\.safetensors")
+
+
+def other_tensors(folder: Path) -> str:
+    """The names of what else there is, where it is one file."""
+    others = sorted(path.name for path in folder.glob("*.safetensors"))
+    return f"; there is {others[0]}, which another program wrote" if len(others) == 1 else ""
+
+
+def shards_without_index(folder: Path) -> list[str]:
+    """Shards that stand without their index, all of them. Raises AttnError where one is missing."""
+    found = {path.name for path in folder.glob("model-*-of-*.safetensors") if SHARD.fullmatch(path.name)}
+    if not found:
+        return []
+    counts = {int(SHARD.sub(r"\2", name)) for name in found}
+    if len(counts) > 1:
+        raise AttnError(
+            f"{folder}: shards of {one_of(map(str, sorted(counts)))} files; keep those of one model"
+        )
+
+    (count,) = counts
+    if count > len(found):
+        expected = [f"model-{number:05}-of-{count:05}.safetensors" for number in range(1, len(found) + 2)]
+        missing = next(name for name in expected if name not in found)
+        raise AttnError(f"{folder}: {missing} is missing; there are {len(found)} of {count} shards")
+    names = sorted(found)
+    for name in names:
+        note_input(path_inside(folder, name))
+    return names
 
 
 def shards_of_index(folder: Path) -> list[str]:
@@ -304,6 +353,12 @@ EIGHT = "F8_E4M3"
 SCALES = ("F32", "BF16", "F8_E8M0", "U8")
 """The types that scales may have."""
 
+SCALE_ENDINGS = ("_scale_inv", "_scale")
+"""What is written behind a matrix's name for its scales: by transformers, and by compressed-tensors."""
+
+OF_INPUTS = ("activation_scale", "input_scale")
+"""Scales of a matrix's inputs, which a kernel rounds; here they stay what they are."""
+
 PACKED = 32
 """The numbers of MXFP4 that have one scale."""
 
@@ -345,7 +400,7 @@ def load_blocks(
     block_rows, block_columns = block
     rows, columns = places(weight.shape, part)
     out = e4m3()[weight.load(part)]
-    factors = scales.load()
+    factors = np.reshape(scales.load(), of_blocks(weight.shape, block))
     if scales.dtype.kind == "u":  # bytes that are exponents of 2
         factors = np.exp2(factors.astype(np.float32) - 127)
 
@@ -390,6 +445,12 @@ def runs(numbers: Array) -> Iterator[tuple[int, int]]:
     yield from pairwise([0, *changes.tolist(), len(numbers)])
 
 
+def of_blocks(shape: Shape, block: Block) -> tuple[int, int]:
+    """How many blocks of rows and of columns a matrix has."""
+    rows, columns = shape
+    return -(-rows // block[0]), -(-columns // block[1])
+
+
 class Scaled(NamedTuple):
     """A tensor in fewer bits and its scales, as the one that they make together."""
 
@@ -413,6 +474,8 @@ def with_scales(tensors: dict[str, Stored], block: Block | None, place: str) -> 
 
         joined[scaled.name] = scaled.joined
         names_of_scales.add(scaled.scales)
+        module = name.rpartition(".")[0]
+        names_of_scales |= {f"{module}.{ending}" for ending in OF_INPUTS}
         scales = tensors[scaled.scales]
         if scales.shape != scaled.expected or scales.type_name not in SCALES:
             stored = f"{dims(scales.shape)} of {scales.type_name}"
@@ -426,12 +489,10 @@ def with_scales(tensors: dict[str, Stored], block: Block | None, place: str) -> 
 def join_fp8(tensors: Mapping[str, Stored], name: str, block: Block | None) -> Scaled | None:
     """A matrix of FP8 with its scales; None where it is something else, or has none."""
     weight = tensors[name]
-    scales = f"{name}_scale_inv"
-    if weight.type_name != EIGHT or len(weight.shape) != 2 or not block or scales not in tensors:
+    scales = next((name + ending for ending in SCALE_ENDINGS if name + ending in tensors), None)
+    if weight.type_name != EIGHT or len(weight.shape) != 2 or not block or scales is None:
         return None
 
-    rows, columns = weight.shape
-    block_rows, block_columns = block
     joined = Stored(
         shape=weight.shape,
         dtype=np.dtype(np.float32),
@@ -439,8 +500,11 @@ def join_fp8(tensors: Mapping[str, Stored], name: str, block: Block | None) -> S
         type_name=EIGHT,
         nbytes=weight.nbytes + tensors[scales].nbytes,
     )
-    blocks = (-(-rows // block_rows), -(-columns // block_columns))
-    return Scaled(name, scales, blocks, joined=joined)
+    blocks = of_blocks(weight.shape, block)
+    found = tensors[scales].shape
+    # One scale may stand by itself.
+    expected = found if blocks == (1, 1) and found in {(), (1,)} else blocks
+    return Scaled(name, scales, expected, joined=joined)
 
 
 def join_mxfp4(tensors: Mapping[str, Stored], name: str) -> Scaled | None:

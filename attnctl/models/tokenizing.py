@@ -48,7 +48,8 @@ class Encoded(NamedTuple):
 class GuestTokenizer:
     """What is asked of `tokenizers.Tokenizer`, by the same names. What fails raises AttnError."""
 
-    def __init__(self, path: Path, limit: int) -> None:
+    def __init__(self, path: Path, limit: int, text: str | None = None) -> None:
+        """Of the file, or of a text in its place: the tokenizer.json that another file's metadata makes."""
         self.path = path
         self.limit = limit
         self.number = 0
@@ -70,7 +71,7 @@ class GuestTokenizer:
             theirs.close()
         self.close = weakref.finalize(self, end, self.process, ours)
 
-        settings = self.ask("load", str(path), limit)
+        settings = self.ask("load", str(path), limit, text)
         self.truncation: dict[str, Any] | None = settings["truncation"]
         self.padding: dict[str, Any] | None = settings["padding"]
 
@@ -135,12 +136,12 @@ def message_of(value: Any) -> Message:
 # --- the other end: the process itself ---
 
 
-def load(path: str, limit: int) -> Any:
-    """The tokenizer of a file, in a process that from now on may take so many bytes more."""
+def load(path: str, limit: int, text: str | None) -> Any:
+    """The tokenizer of a file or a text, in a process that from now on may take so many bytes more."""
     from tokenizers import Tokenizer
 
     limit_process(limit)
-    return Tokenizer.from_file(path)
+    return Tokenizer.from_file(path) if text is None else Tokenizer.from_str(text)
 
 
 def limit_process(limit: int) -> None:

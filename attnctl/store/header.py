@@ -284,6 +284,8 @@ class Stored:
     load: Callable[..., Array]
     type_name: str = ""
     nbytes: int = 0
+    adapted: bool = False
+    """Whether an adapter changes it: `attnctl.models.adapter`."""
 
 
 @dataclass(frozen=True)

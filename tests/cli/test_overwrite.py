@@ -18,8 +18,8 @@ from attnctl.verbs.learn import SHIPPED
 MODELS = Path(__file__).parent.parent / "models" / "checkpoints"
 
 READING = {
-    "--answers", "--claims", "--config", "--file", "--from", "--inputs", "--model", "--replay", "--stdin",
-    "--watch", "--xfail",
+    "--adapter", "--answers", "--claims", "--config", "--file", "--from", "--inputs", "--model",
+    "--replay", "--stdin", "--watch", "--xfail",
 }  # fmt: skip
 """The options that name a file or a folder and write over none."""
 
@@ -33,6 +33,8 @@ SCENES = {
         "'I love' --edit scores=@two.json": "two.json",
         "--model m --layer 0 --ids 4,5": OF_MODEL,
         "--model m --layer 0 --ids 4,5 --edit X=@x.json": "x.json",
+        "--model m --adapter lora --layer 0 --ids 4,5": "lora/adapter_config.json",
+        "--model tiny.gguf.json --layer 0 --ids 4,5": "tiny.gguf.json",
     },
     "attend": {
         "a.json --edit head_outputs=@b.json -c heads.json": "a.json b.json heads.json",
@@ -131,6 +133,9 @@ def stocked(tmp_path_factory):
     for name, value in data.items():
         (folder / name).write_text(json.dumps(value))
     (folder / "s.json").write_text("I love AI\n")
+    (folder / "tiny.gguf.json").write_bytes(b"GGUF")
+    (folder / "lora").mkdir()
+    (folder / "lora" / "adapter_config.json").write_text('{"peft_type": "LORA"}')
     (folder / "helper.py").write_text("X = 1\n")
     (folder / "k.py").write_text("import helper\n\ndef f(q, k, v):\n    return v\n")
     made = [

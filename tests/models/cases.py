@@ -731,4 +731,20 @@ CASES = [
         },
         dtype="bfloat16",
     ),
+    case(
+        "minimax_m2",
+        "MiniMaxM2Model",
+        "MiniMaxM2Config",
+        {**LLAMA, "head_dim": 6, "num_local_experts": 4, "num_experts_per_tok": 2},
+        dtype="bfloat16",
+    ),
+    case(  # as it was released: columns that turn, in place of their share
+        "minimax-m2-rotary-dim",
+        "MiniMaxM2Model",
+        "MiniMaxM2Config",
+        {**LLAMA, "head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2},
+        dtype="bfloat16",
+        old={"rotary_dim": 4, "rope_theta": 300.0, "use_qk_norm": True, "use_mtp": True},
+        old_without=["rope_parameters"],
+    ),
 ]

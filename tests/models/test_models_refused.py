@@ -331,11 +331,16 @@ def test_a_folder_above_models_names_them(llama):
     assert f"no config.json in it; give {llama}" in refusal(llama.parent)
 
 
-@pytest.mark.parametrize("inside", [True, False])
-def test_a_gguf_file_is_not_read(tmp_path, inside):
+def test_a_folder_with_a_gguf_file_names_it(tmp_path):
     path = tmp_path / "llama.gguf"
     path.write_bytes(b"GGUF")
-    assert "a GGUF file is not read; give the folder" in refusal(tmp_path if inside else path)
+    assert f"no config.json in it; give {path}" in refusal(tmp_path)
+
+
+def test_a_file_that_is_called_gguf_may_be_none(tmp_path):
+    path = tmp_path / "llama.gguf"
+    path.write_bytes(b"GGML")
+    assert "not a GGUF file: it does not begin with GGUF" in refusal(path)
 
 
 def test_a_file_of_a_model_is_not_the_model(llama):
@@ -370,3 +375,45 @@ def test_a_sequence_that_does_not_fit_is_refused_before_anything_is_made():
     model.max_memory -= 1
     with pytest.raises(AttnError, match=r"^1000 tokens through gpt_oss \(937\.5 KiB\)"):
         require_rows(model, 1000)
+
+
+def cut_in_shards(folder, count, missing=()):
+    """The model in so many files, without an index."""
+    arrays = tensors("llama")
+    (folder / "model.safetensors").unlink()
+    for number in range(count):
+        part = {name: arrays[name] for name in sorted(arrays)[number::count]}
+        if number + 1 not in missing:
+            with (folder / f"model-{number + 1:05}-of-{count:05}.safetensors").open("wb") as stream:
+                write_tensors(part, stream, {})
+
+
+def test_shards_without_an_index_are_read(llama):
+    whole = run_model(str(llama), IDS, "1")[0]
+    cut_in_shards(llama, 3)
+    np.testing.assert_array_equal(run_model(str(llama), IDS, "1")[0]["output"], whole["output"])
+
+
+@pytest.mark.parametrize(("missing", "named"), [([2], "00002"), ([1, 3], "00001"), ([3], "00003")])
+def test_a_shard_that_is_missing_is_named(llama, missing, named):
+    cut_in_shards(llama, 3, missing)
+    assert f"model-{named}-of-00003.safetensors is missing; there are" in refusal(llama)
+
+
+def test_shards_of_two_models_are_refused(llama):
+    cut_in_shards(llama, 2)
+    shutil.copyfile(llama / "model-00001-of-00002.safetensors", llama / "model-00001-of-00003.safetensors")
+    assert "shards of 2 or 3 files" in refusal(llama)
+
+
+@pytest.mark.parametrize("with_config", [True, False])
+def test_a_file_with_mistrals_own_names_is_called_that(llama, with_config):
+    (llama / "model.safetensors").rename(llama / "consolidated.safetensors")
+    if not with_config:
+        (llama / "config.json").unlink()
+    assert "Mistral's own names" in refusal(llama)
+
+
+def test_tensors_under_another_name_are_named(llama):
+    (llama / "model.safetensors").rename(llama / "weights.safetensors")
+    assert "there is weights.safetensors, which another program wrote" in refusal(llama)

@@ -8,6 +8,7 @@ import pytest
 from checkpoints import ROOT
 
 from attnctl.base.errors import AttnError
+from attnctl.models.description import scale_blocks
 from attnctl.models.run import ModelInput, run_model
 from attnctl.models.tensors import Checkpoint, e4m3
 from attnctl.store.safetensors import write_tensors
@@ -82,3 +83,52 @@ def test_a_model_in_fp8_is_run(tmp_path):
     write(other, plain)
     found, right = (run_model(str(name), ModelInput(ids=(3, 5, 9)), "1")[0] for name in (folder, other))
     np.testing.assert_array_equal(found["attention_weights"], right["attention_weights"])
+
+
+@pytest.mark.parametrize(
+    ("block", "ending", "shape"),
+    [
+        ((2**40, 2**40), "_scale_inv", ()),
+        ((2**40, 2**40), "_scale_inv", (1,)),
+        ((1, 2**40), "_scale", (5, 1)),
+    ],
+)
+def test_a_matrix_or_a_row_may_have_one_scale(tmp_path, block, ending, shape):
+    rng = np.random.RandomState(0)
+    weight, scales = rng.randint(0, 126, (5, 7)).astype(np.uint8), np.float32(rng.rand(*shape))
+    arrays = {"w.weight": weight, f"w.weight{ending}": np.asarray(scales), "w.activation_scale": scales + 1}
+    checkpoint = Checkpoint(write(tmp_path, arrays, {"w.weight": "F8_E4M3"}), block)
+    right = e4m3()[weight] * scales
+    np.testing.assert_allclose(checkpoint.read("w.weight", (5, 7), "float32"), right, rtol=2**-8)
+    assert checkpoint.names == ["w.weight"]
+
+
+PER_TENSOR = {"quant_method": "fp8", "weight_block_size": None, "activation_scheme": "static"}
+CHANNELS = {"num_bits": 8, "type": "float", "strategy": "channel"}
+COMPRESSED = {"quant_method": "compressed-tensors", "format": "float-quantized"}
+
+
+@pytest.mark.parametrize(
+    ("said", "block"),
+    [
+        (PER_TENSOR, (2**40, 2**40)),
+        ({**COMPRESSED, "config_groups": {"group_0": {"weights": CHANNELS}}}, (1, 2**40)),
+    ],
+)
+def test_what_config_json_says_of_scales(said, block):
+    assert scale_blocks({"quantization_config": said}, "config.json") == block
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        None,
+        {},
+        {"a": 1},
+        {"a": {"weights": {**CHANNELS, "num_bits": 4}}},
+        {"a": {"weights": {**CHANNELS, "strategy": "group"}}},
+    ],
+)
+def test_other_groups_are_refused(groups):
+    with pytest.raises(AttnError, match="of these only FP8 with a scale for each matrix or each row"):
+        scale_blocks({"quantization_config": {**COMPRESSED, "config_groups": groups}}, "config.json")

@@ -131,6 +131,49 @@ FAMILIES: dict[str, dict[str, Stack]] = {
 }
 """Every model_type, with its stacks of layers by name; the one without a name comes first."""
 
+TOWERS: dict[str, str] = {
+    **dict.fromkeys(
+        [
+            *("llava", "llava_next", "llava_next_video", "llava_onevision", "vipllava", "video_llava"),
+            *("mistral3", "internvl", "aya_vision", "cohere2_vision", "qwen2_audio", "voxtral"),
+            *("audioflamingo3", "got_ocr2", "ovis2", "fast_vlm", "deepseek_vl", "granite_speech"),
+            *("lighton_ocr", "glmasr", "video_llama_3", "exaone4_5"),
+        ],
+        "language_model.",
+    ),
+    **dict.fromkeys(["idefics2", "idefics3", "smolvlm"], "text_model."),
+}
+"""Models of images or sounds whose text is a family's, by model_type: what its tensors' names have in them.
+
+Their text_config says which family. Each of them is held to transformers, logits too: what a model's code
+does between its parts no config.json says.
+"""
+
+ATTENTIONS_ONLY = ("aya_vision", "cohere2_vision")
+"""Those of which logits are not said: transformers leaves out the scale that Cohere's own have."""
+
+TOWER_DEFAULTS: dict[str, dict[str, int]] = {
+    "llama": {"hidden_size": 4096, "intermediate_size": 11008},
+    "mistral": {"hidden_size": 4096, "intermediate_size": 14336},
+    "qwen2": {"hidden_size": 4096, "intermediate_size": 22016},
+}
+"""What a text_config means by saying nothing: the first LLaVA's says only in what it differs."""
+
+for _sizes in TOWER_DEFAULTS.values():
+    _sizes |= {"num_hidden_layers": 32, "num_attention_heads": 32}
+
+
+def stacks_of(family: str) -> dict[str, Stack]:
+    """The stacks of a family, or of the text of a model that is more: llava/llama."""
+    if family in FAMILIES:
+        return FAMILIES[family]
+    wrapper, _, text = family.partition("/")
+    stack = derive_stack(FAMILIES[text][""], section="text_config", within=TOWERS[wrapper])
+    if wrapper in ATTENTIONS_ONLY:
+        stack = derive_stack(stack, head={"unembed": ()})
+    return {"": stack}
+
+
 NEEDS = {
     "something other than attention": "mamba mamba2 falcon_mamba rwkv xlstm",
     "layers that carry a state instead of attending": (

@@ -364,19 +364,39 @@ DOTS1 = derive_stack(
     example={**ROUTED, "n_shared_experts": 2},
 )
 
+M2_SIZE = count("head_dim", default=128)
+
+
+def m2_share(share: float | None, columns: int | None, size: int) -> float:
+    """The share of a head's columns that turn: said as such, or as the number of them."""
+    if share is not None:
+        return share
+    return 1.0 if columns is None else columns / size
+
+
 MINIMAX_M2 = derive_stack(
     MIXTRAL,
     inner={**HEAD_NORMS, "router_correction": "block_sparse_moe.e_score_correction_bias!"},
     settings={
         "qk_norm": "heads",
-        "d_k": count("head_dim", default=128),
+        "d_k": M2_SIZE,
         "eps": epsilon("rms_norm_eps", 1e-6),
         "window": None,
         "experts": count("num_local_experts", "num_experts", default=256),
         "chosen": count("num_experts_per_tok", default=8),
         "router": "sigmoid",
         "theta": real("rope_theta", default=5e6),
+        "rotary_share": from_keys(m2_share, real("partial_rotary_factor"), count("rotary_dim"), M2_SIZE),
+        "spare": count("num_mtp_modules", default=0, kind=INDEX),
     },
+    only={
+        "attn_type_list": from_keys(lambda layers: [1] * (layers or 0), count("num_hidden_layers")),
+        "qk_norm_type": "per_layer",
+        "scoring_func": "sigmoid",
+        "use_qk_norm": True,
+        "use_routing_bias": True,
+    },
+    inert=("use_mtp", "mtp_transformer_layers"),  # of layers that guess further ahead
     example={"num_local_experts": 4, "num_experts_per_tok": 2},
 )
 

@@ -292,7 +292,10 @@ MPT = Stack(
         "scale": from_keys(lambda said: said.get("softmax_scale"), ATTENTION),
     },
     only={"expansion_ratio": 4, "no_bias": True, "embedding_fraction": 1.0},
-    inert=("max_seq_len", "learned_pos_emb", "init_device", "norm_type", "verbose"),
+    inert=(
+        *("max_seq_len", "learned_pos_emb", "init_device", "norm_type", "verbose"),
+        *("init_config", "tokenizer_name"),
+    ),
     head=LM_HEAD,
 )
 

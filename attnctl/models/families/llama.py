@@ -153,6 +153,13 @@ HUNYUAN = derive_stack(
     settings={"eps": epsilon("rms_norm_eps", 1e-5), "norm_after_rotation": True},
 )
 
+PHI_SHARE = real("partial_rotary_factor", default=0.5)
+
+
+def turned_columns(share: float, width: int | None, heads: int | None) -> int | None:
+    return int(share * (width // heads)) if width and heads else None
+
+
 PHI = derive_stack(
     PLAIN,
     outer={"final_norm": "final_layernorm"},
@@ -163,9 +170,14 @@ PHI = derive_stack(
         "bias": True,
         "mlp_bias": True,
         "parallel": True,
-        "rotary_share": real("partial_rotary_factor", default=0.5),
+        "rotary_share": PHI_SHARE,
     },
     without=("mlp_norm", "gate"),
+    only={
+        "rotary_dim": from_keys(
+            turned_columns, PHI_SHARE, count("hidden_size"), count("num_attention_heads")
+        ),
+    },
     when=(
         When(
             flag("qk_layernorm"),
@@ -190,6 +202,7 @@ PHI3 = derive_stack(
         "original": count("original_max_position_embeddings", default=4096),
     },
     without=("q", "k", "v", "gate", "up"),
+    inert=("full_attn_mod", "interpolate_factor"),  # Phi-4 has them; no program reads them
 )
 
 OLMO2 = derive_stack(

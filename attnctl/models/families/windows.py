@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
@@ -14,11 +15,13 @@ from attnctl.models.families.llama import COHERE, GEMMA2, GEMMA3, OLMO2, PLAIN, 
 from attnctl.models.family import ROPE_BY_TYPE, ROTARY, TYPES, When, always, derive_stack, inside
 from attnctl.models.keys import (
     BY_TYPE,
+    COUNT,
     COUNTS,
     INDEX,
     SHARES,
     TABLE,
     Key,
+    KeyKind,
     by_layer,
     count,
     epsilon,
@@ -68,6 +71,23 @@ OLMO3 = derive_stack(
 
 EXAONE_WINDOW = count("sliding_window", default=4096, nullable=True)
 
+PATTERN = Key(
+    ("sliding_window_pattern",),
+    KeyKind(f"{COUNT.expected}, or LLLG", lambda value: COUNT.fits(value) or is_window_word(value)),
+    default=4,
+)
+"""How many layers there are to a full one, or a letter for each of them: L has a window, G has none."""
+
+
+def is_window_word(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"L{1,99}G", value) is not None
+
+
+def slides_in_turn(layer: int, pattern: int | str) -> bool:
+    every = len(pattern) if isinstance(pattern, str) else pattern
+    return (layer + 1) % every != 0
+
+
 EXAONE4 = derive_stack(
     OLMO2,
     settings={
@@ -75,7 +95,7 @@ EXAONE4 = derive_stack(
         "qk_norm": "row",
         "bias": False,
         "window": EXAONE_WINDOW,
-        "sliding": IN_TURN,
+        "sliding": by_layer(slides_in_turn, PATTERN),
         "rotated_in_full": from_keys(lambda window: window is None, EXAONE_WINDOW),
     },
     example={"sliding_window": 3, "sliding_window_pattern": 2},

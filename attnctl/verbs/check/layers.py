@@ -131,7 +131,7 @@ def compare(index: int, right: Array, after: Array, scatter: Array) -> LayerChec
 
 class RoundedCheckpoint(Checkpoint):
     def __init__(self, of: Checkpoint, precision: Precision) -> None:
-        super().__init__(of.folder, of.block)
+        super().__init__(of.folder, of.block, of.tensors)
         self.precision = precision
 
     def read(

@@ -39,12 +39,9 @@ def file_hash(path: Path) -> str:
 
 def load_model(name: str) -> TrainedModel:
     """The model of this name, read once by a process for all its shards, unless its files change."""
-    from attnctl.models.source import CONFIG, TOKENIZER, folder_of
-    from attnctl.models.tensors import shards
+    from attnctl.models.source import files_of
 
-    folder = folder_of(name)
-    files = [folder / shard for shard in (CONFIG, TOKENIZER, *shards(folder))]
-    return open_model(name, tuple((file.name, *signature(file)) for file in files))
+    return open_model(name, tuple((str(file), *signature(file)) for file in files_of(name)))
 
 
 def signature(path: Path) -> tuple[int, int]:
@@ -73,12 +70,13 @@ class TrainedModel:
     @cached_property
     def identity(self) -> dict[str, Any]:
         """The family, and hashes of config and tensors and of the tokenizer."""
-        from attnctl.models.source import TOKENIZER
+        from attnctl.models.source import TOKENIZER, tokenizer_file
 
-        files = {name: file_hash(self.folder / name) for name in self.files if name != TOKENIZER}
+        paths = [Path(file) for file in self.files]
+        files = {path.name: file_hash(path) for path in paths if path.name != TOKENIZER}
         return {
             "model": {"family": self.model.description.family, "sha256": text_hash(files)},
-            "tokenizer": {"sha256": file_hash(self.folder / TOKENIZER)},
+            "tokenizer": {"sha256": file_hash(tokenizer_file(self.folder))},
             "dtype": self.model.dtype,
         }
 

@@ -16,7 +16,7 @@ from attnctl.math.engine.cost import peak, size_text
 from attnctl.math.rules import BlockLocal, Window
 from attnctl.models.attention import blank_rows, prepare_attention
 from attnctl.models.description import Description, Layer
-from attnctl.models.families import FAMILIES
+from attnctl.models.families import stacks_of
 from attnctl.models.forward import most_tokens
 from attnctl.models.layer import Model
 from attnctl.models.source import open_model
@@ -76,7 +76,7 @@ def describe_layer(layer: Layer) -> dict[str, Any]:
 def describe_checkpoint(name: str) -> About:
     """Raises AttnError for what is not understood."""
     model = open_model(name)
-    parts = [part for part in FAMILIES[model.description.family] if part]
+    parts = [part for part in stacks_of(model.description.family) if part]
     models = [model, *(open_model(name, part) for part in parts)]
     tensors = model.checkpoint.tensors.values()
     return About(
