@@ -85,7 +85,7 @@ def test_what_is_clear_is_recorded(run, name):
     ("name", "place", "why", "way"),
     [
         ("Unclear", "Unclear.forward", "its scores are more than", "--function __main__:NAME, records it"),
-        ("Dropped", "Dropped.attend", "its weights are others", "--function __main__:Dropped.attend records them"),
+        ("Dropped", "Dropped.attend", "its weights are others", "__main__:Dropped.attend records"),
         ("Columns", "Columns.forward", "softmax is not over the last", "a function (q, k, v) around that"),
     ],
 )  # fmt: skip

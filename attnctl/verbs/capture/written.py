@@ -11,10 +11,11 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial, wraps
 from threading import local
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,9 +23,6 @@ from attnctl.inputs.arrays.reader import as_array
 from attnctl.math import Array
 from attnctl.math.names import BIAS, HEAD_OUTPUTS, MASK, WEIGHTS
 from attnctl.verbs.capture.functions import OF_PEOPLE, Function
-
-if TYPE_CHECKING:
-    from attnctl.verbs.capture.recorder import CallRecorder
 
 PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm", "Tensor.__matmul__", "Tensor.matmul", "Tensor.bmm")
 SOFTMAXES = ("softmax", "Tensor.softmax")
@@ -52,6 +50,33 @@ UNNOTICED = (Exception, SystemExit)
 """What objects of the program may answer with when they are asked something."""
 
 
+class KeepsCalls(Protocol):
+    """What writes calls to a file."""
+
+    ended: bool
+    local: local
+    backward: bool
+    wanted: frozenset[int] | None
+
+    @property
+    def numbers(self) -> Iterator[int]: ...
+    @property
+    def kept(self) -> int: ...
+    def failing(self) -> AbstractContextManager[None]: ...
+    def module_of(self, frame: FrameType | None) -> tuple[str, bool]: ...
+    def calling_line(self, frame: FrameType) -> str: ...
+    def record(
+        self,
+        frame: FrameType,
+        call: dict[str, Any],
+        watched: tuple[Any, Function],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Any,
+    ) -> None: ...
+    def write_gradient(self, number: int, name: str, turned: Sequence[str], gradient: Any) -> None: ...
+
+
 class ScoreProduct(NamedTuple):
     """A product that may be Q Kᵀ."""
 
@@ -72,7 +97,7 @@ class OpenSoftmax(NamedTuple):
     is_of_rows: bool
 
 
-class Place(NamedTuple):
+class WrittenPlace(NamedTuple):
     """Where a softmax is written out, and why it was not recorded."""
 
     module: str
@@ -83,7 +108,7 @@ class Place(NamedTuple):
     why: str
 
 
-class Scores(NamedTuple):
+class ReadScores(NamedTuple):
     """What scores are beside a multiple of Q Kᵀ."""
 
     scale: float
@@ -91,7 +116,7 @@ class Scores(NamedTuple):
     mask: Array | None = None
 
 
-class Seen(NamedTuple):
+class SeenTensor(NamedTuple):
     """A tensor of the program, and how it is looked at to be Q, K, V or the output; so is its gradient."""
 
     tensor: Any
@@ -100,14 +125,14 @@ class Seen(NamedTuple):
     def read(self) -> Any:
         return self.view(self.tensor)
 
-    def through(self, last: Callable[[Any], Any]) -> Seen:
-        return Seen(self.tensor, lambda array: last(self.view(array)))
+    def through(self, last: Callable[[Any], Any]) -> SeenTensor:
+        return SeenTensor(self.tensor, lambda array: last(self.view(array)))
 
 
-class Read(NamedTuple):
+class WrittenCall(NamedTuple):
     """What a call was: its tensors by our names, and what is beside them."""
 
-    seen: dict[str, Seen]
+    seen: dict[str, SeenTensor]
     beside: dict[str, Any]
 
 
@@ -116,10 +141,10 @@ class UnclearError(Exception):
 
 
 class WrittenOut:
-    def __init__(self, recorder: CallRecorder) -> None:
+    def __init__(self, recorder: KeepsCalls) -> None:
         self.recorder = recorder
         self.state = local()
-        self.left_out: Counter[Place] = Counter()
+        self.left_out: Counter[WrittenPlace] = Counter()
 
     # --- what is watched ---
 
@@ -228,7 +253,7 @@ class WrittenOut:
         finally:
             recorder.local.inside = False
 
-    def record(self, frame: FrameType, call: dict[str, Any], read: Read) -> None:
+    def record(self, frame: FrameType, call: dict[str, Any], read: WrittenCall) -> None:
         recorder = self.recorder
         before = recorder.kept
         with recorder.failing():
@@ -281,11 +306,11 @@ def name_of(frame: FrameType) -> str:
     return f"{type(owner).__name__}.{code.co_name}" if is_method else code.co_name
 
 
-def place_of(frame: FrameType, at: str, why: str) -> Place:
+def place_of(frame: FrameType, at: str, why: str) -> WrittenPlace:
     code = frame.f_code
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     taken = {OF_PEOPLE.get(name.lower()) for name in parameters}
-    return Place(
+    return WrittenPlace(
         module=str(frame.f_globals.get("__name__")),
         function=name_of(frame),
         at=at,
@@ -297,7 +322,7 @@ def place_of(frame: FrameType, at: str, why: str) -> Place:
 # --- what the program computed, as Q, K, V and what was done to the scores ---
 
 
-def read_attention(opened: OpenSoftmax, operands: Sequence[Any], terms: str, out: Any) -> Read:
+def read_attention(opened: OpenSoftmax, operands: Sequence[Any], terms: str, out: Any) -> WrittenCall:
     """What a call was. Raises UnclearError where its arrays do not show what was meant."""
     if not opened.is_of_rows:
         raise UnclearError("softmax is not over the last axis")
@@ -323,7 +348,7 @@ def read_attention(opened: OpenSoftmax, operands: Sequence[Any], terms: str, out
         beside[BIAS] = found.bias
     if found.mask is not None:
         beside[MASK] = found.mask
-    return Read(seen, beside)
+    return WrittenCall(seen, beside)
 
 
 def unit_of(tensor: Any) -> float:
@@ -340,11 +365,11 @@ def swap_last(array: Any) -> Any:
     return array.swapaxes(-1, -2)
 
 
-def scored(product: ScoreProduct) -> tuple[Seen, Seen]:
+def scored(product: ScoreProduct) -> tuple[SeenTensor, SeenTensor]:
     """Q and K, rows last but one."""
     left, right = product.operands
     if not product.terms:
-        return Seen(left, as_it_is), Seen(right, swap_last)
+        return SeenTensor(left, as_it_is), SeenTensor(right, swap_last)
 
     first, second, result = split_terms(product.terms)
     row, column = result[-2], result[-1]
@@ -356,10 +381,10 @@ def scored(product: ScoreProduct) -> tuple[Seen, Seen]:
         raise UnclearError(f"its scores are no product of rows: einsum {product.terms}")
     queries = partial(turn, axes=first, wanted=(*shared, row, *summed))
     keys = partial(turn, axes=second, wanted=(*shared, column, *summed))
-    return Seen(left, queries), Seen(right, keys)
+    return SeenTensor(left, queries), SeenTensor(right, keys)
 
 
-def averaged(weights: Any, operands: Sequence[Any], terms: str, out: Any) -> tuple[Seen, Seen]:
+def averaged(weights: Any, operands: Sequence[Any], terms: str, out: Any) -> tuple[SeenTensor, SeenTensor]:
     """V and the output, rows last but one. Raises UnclearError where something else is multiplied."""
     left, right = operands
     if terms:
@@ -371,12 +396,12 @@ def averaged(weights: Any, operands: Sequence[Any], terms: str, out: Any) -> tup
         rest = [axis for axis in second if axis not in {*shared, column}]
         if len(rest) != 1 or column in result or {*shared, row, *rest} != {*result}:
             raise UnclearError(f"its weights are not those of rows of V: einsum {terms}")
-        values = Seen(right, partial(turn, axes=second, wanted=(*shared, column, *rest)))
-        given = Seen(out, partial(turn, axes=result, wanted=(*shared, row, *rest)))
+        values = SeenTensor(right, partial(turn, axes=second, wanted=(*shared, column, *rest)))
+        given = SeenTensor(out, partial(turn, axes=result, wanted=(*shared, row, *rest)))
     elif left.shape[-2:] == weights.shape[-2:] and left.numel() == weights.numel():
-        values, given = Seen(right, as_it_is), Seen(out, as_it_is)
+        values, given = SeenTensor(right, as_it_is), SeenTensor(out, as_it_is)
     else:  # V Aᵀ, columns of features
-        values, given = Seen(left, swap_last), Seen(out, swap_last)
+        values, given = SeenTensor(left, swap_last), SeenTensor(out, swap_last)
         left = swap_last(right)
     if not is_same(left, weights):
         raise UnclearError("its weights are others before they are multiplied with V, as after dropout")
@@ -424,7 +449,7 @@ def by_head(array: Any, lead: Sequence[int]) -> Any:
     return array
 
 
-def explain_scores(product: Array, scores: Array, d: int, unit: float) -> Scores:
+def explain_scores(product: Array, scores: Array, d: int, unit: float) -> ReadScores:
     """Find the scale, and the mask or bias beside it. Raises UnclearError where several could be meant."""
     if product.shape != scores.shape:
         raise UnclearError("its scores have other axes than the product of Q and K")
@@ -442,11 +467,11 @@ def explain_scores(product: Array, scores: Array, d: int, unit: float) -> Scores
         rests.append((scale, rest, allowed))
     for scale, rest, allowed in rests:
         if np.abs(rest).max(initial=0.0) <= allowed:
-            return Scores(scale, mask=mask)
+            return ReadScores(scale, mask=mask)
     for scale, rest, allowed in rests:
         visible = seen & (rest > AWAY)
         if any(is_constant(rest, visible, allowed) for is_constant in CONSTANT):
-            return Scores(scale, bias=rest.astype(np.float32), mask=mask)
+            return ReadScores(scale, bias=rest.astype(np.float32), mask=mask)
     raise UnclearError("its scores are more than a multiple of Q Kᵀ with a mask or a shared bias")
 
 
