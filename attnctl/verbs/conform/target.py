@@ -24,6 +24,7 @@ from attnctl.base.programs import Said, begin, kill
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, OUTPUT
 from attnctl.store.files import temporary_folder
+from attnctl.verbs.conform.blocks import find_in_files, find_in_function
 from attnctl.verbs.conform.call import NAN, UNREADABLE, Answer, Target, TargetCall, repeat
 from attnctl.verbs.conform.features import INPUTS_KEPT, LAYOUTS, MERGE
 from attnctl.verbs.conform.invoke import Framework, in_type, invoke, order_gradients, sum_type, to_numpy
@@ -93,11 +94,13 @@ def hold_target(
 class InProcess(Target):
     def __init__(self, function: Callable[..., Any], framework: Framework) -> None:
         self.function, self.framework = as_function(function), framework
+        self.given = function
         self.name = getattr(function, "__qualname__", type(function).__name__)
         self.goes_back = framework.goes_back
 
     def start(self) -> None:
         self.parameters = read_parameters(self.function)
+        self.blocks = find_in_function(self.given)
 
     def call(self, call: TargetCall) -> Answer:
         return invoke(self.function, call, self.framework)
@@ -139,6 +142,7 @@ class Program(Target):
             raise AttnError(f"{self.name}: write {{in}} and {{out}} where the names of its files go")
         for word in filter(os.path.exists, self.command):
             note_input(word)
+        self.blocks = find_in_files(filter(os.path.isfile, self.command))
         theirs = [PARTS if name == "cache" else OPTIONS[name].theirs[:1] for name in self.options]
         named = [name for names in theirs for name in names]
         self.parameters = [parameter(name, required=True) for name in "QKV"]

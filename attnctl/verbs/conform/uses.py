@@ -177,6 +177,9 @@ def add_causal(case: Case, name: str, claimed: Collection[str]) -> Case:
 QUICK_BLOCKS, BLOCKS = (64, 128), (16, 32, 64, 128, 256, 512, 1024)
 """The sizes of blocks that kernels have, where none are said."""
 
+MOST_QUICK_BLOCKS, MOST_BLOCKS = 2, 8
+"""How many sizes are taken of those that a target's source has."""
+
 REST = 5
 """Keys in a last block that is not full, behind two that are."""
 
