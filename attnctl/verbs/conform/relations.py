@@ -299,7 +299,7 @@ RELATIONS = {
         Relation("heads permuted", "order-of-heads", "heads in another order give other outputs",
                  permute_heads),
         Relation(PREFILL, "prefill-parts",
-                 "the second part of a prompt gives another output by itself than in one call with the first",
+                 "the second part of a prompt gives another output by itself than in one call with it all",
                  ask_at_once, plain=False),
     )
 }  # fmt: skip
