@@ -190,6 +190,8 @@ ELSEWHERE = {
     ("verbs/mutants/tested.py", "np.savez"): "the same",
     ("verbs/learn/__init__.py", "np.savez"): "in a temporary folder",
     ("verbs/conform/target.py", "path.open"): "in a temporary folder",
+    ("verbs/conform/target.py", "sent.read_bytes"): "the same",
+    ("verbs/conform/target.py", "given.write_bytes"): "the same",
     ("cli/__init__.py", "os.open"): "nothing: /dev/null",
     ("cli/__init__.py", "os.fdopen"): "nothing: /dev/null",
     ("cli/program.py", "os.open"): "nothing: /dev/null",

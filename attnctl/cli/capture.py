@@ -48,9 +48,10 @@ def capture(  # noqa: PLR0913  (what to keep of what)
     """Run a program, and record each call of attention in it: Q, K, V, mask, settings and output.
 
     The program is run by this Python as by itself: its words, streams and exit code are its own, and it
-    is trusted. What torch.jit and jax.jit compile and what its other processes do is not seen, and
-    torch.compile is off. What the file holds is whole, wherever the program ends; check, show, explain,
-    attend and diff read it, and c.npz[3] is its call 3.
+    is trusted. Attention that a module of torch writes out as a product, softmax and a product is recorded
+    where its scores show its scale, mask and bias, else counted. What torch.jit and jax.jit compile and
+    what its other processes do is not seen, and torch.compile is off. What the file holds is whole,
+    wherever the program ends; check, show, explain, attend and diff read it, and c.npz[3] is its call 3.
     """
     path = os.path.abspath(output)  # noqa: PTH100  (the program may go elsewhere)
     folder, stem = os.path.dirname(path), output.rpartition(".")[0] or "c"  # noqa: PTH120  (of any length)

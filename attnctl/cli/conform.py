@@ -20,6 +20,8 @@ ITS_OWN = LEFT_OUT["--backward"]
 ALONE = (None, ITS_OWN)
 """What --backward is where no TARGET2 follows it."""
 
+SERVED = ("http://", "https://")
+
 NOT_OF_MERGE = (
     "like", "map", "backward", "claims", "xfail", "inputs", "replay", "save", *ARRAYS, *ALWAYS,
 )  # fmt: skip
@@ -52,6 +54,10 @@ def conform(  # noqa: PLR0913  (its options)
     ),
     framework: str | None = target_option(
         "The library of its arrays: numpy (the default), torch or jax.", words("numpy", "torch", "jax")
+    ),
+    url: str | None = target_option(
+        "The target is a service: each call is posted to it as .npz, and answered as .npz or JSON.",
+        metavar="URL",
     ),
     device: str | None = target_option("The device of its arrays, like cuda or mps.", metavar="D"),
     timeout: float | None = target_option(
@@ -133,7 +139,8 @@ def conform(  # noqa: PLR0913  (its options)
 
     A command reads Q, K and V, each (batch, head, n, d), from the file {in} and writes its output to
     {out}: .npz, or safetensors with {in.safetensors} and {out.safetensors}. The features in --claims say
-    what else its file should hold (causal, scale, …).
+    what else its file should hold (causal, scale, …). With --url such a file is posted to a service, whose
+    answer is one, or JSON with the same names; a status of 400 or more refuses the call.
 
     Exit codes: 0 everything that was run is right; 1 something is wrong or has no effect; 2 nothing could
     be run.
@@ -146,10 +153,14 @@ def conform(  # noqa: PLR0913  (its options)
     from attnctl.verbs.conform.results import FOLDER
     from attnctl.verbs.conform.target import hold_target, make_target
 
+    if url is not None:
+        target = [service_of(url, target or [])]
     if not target and backward not in ALONE:  # what follows --backward was meant as the TARGET
         target, backward = [str(backward)], ITS_OWN
     if not target:
-        raise AttnError("no TARGET; give module:function, file.py:function, or -- CMD {in} {out}")
+        raise AttnError(
+            "no TARGET; give module:function, file.py:function, --url URL, or -- CMD {in} {out}"
+        )
     request = make_request(
         given=arrays if returns is None else {**arrays, "returns": returns},
         always=lambda claimed: settings_from(None, always, claimed),
@@ -179,3 +190,12 @@ def conform(  # noqa: PLR0913  (its options)
         write_text(write_junit(found), junit)
     give("conform", [found], output, partial(list_lines, found), json=json)
     return Exit.of(found.agrees)
+
+
+def service_of(url: str, target: list[str]) -> str:
+    """The address that is the target. Raises AttnError where it is none, or another target is given."""
+    if target:
+        raise AttnError(f"{target[0]}: --url is the TARGET; leave one of them out")
+    if not url.startswith(SERVED):
+        raise AttnError(f"--url {url}: not an address; write it like http://localhost:8000/attend")
+    return url

@@ -110,6 +110,14 @@ def said_as_divisor(factor: float, right: float) -> str:
     return f"the scores are divided by {divisor}"
 
 
+LEAST_CAP = 0.05
+"""The least cap that is one: by a smaller one all keys weigh alike, which has other causes."""
+
+
+def squeeze_by(cap: float) -> Squeeze:
+    return Squeeze(max(abs(cap), LEAST_CAP))
+
+
 of_softcap = about(CAPPED, subject="softcap", meant="capped")
 of_scale = about(SCALED, subject="scale")
 
@@ -275,9 +283,9 @@ SOFTCAP = (
         "the scores are squeezed into (−cap, cap), which nothing asks for; the cap is {}",
         "say --softcap {} if it is meant",
         # before the mask; after it, hidden scores left alone; or squeezed
-        SCALE.where(uncapped).fitted(lambda op, cap: wrong.Then(op, Squeeze(abs(cap))), CAPS, spoken),
-        SOFTMAX.where(uncapped).fitted(lambda _, cap: bend(Squeeze(abs(cap)).apply), CAPS, spoken),
-        SOFTMAX.where(uncapped).fitted(lambda op, cap: wrong.Then(Squeeze(abs(cap)), op), CAPS, spoken),
+        SCALE.where(uncapped).fitted(lambda op, cap: wrong.Then(op, squeeze_by(cap)), CAPS, spoken),
+        SOFTMAX.where(uncapped).fitted(lambda _, cap: bend(squeeze_by(cap).apply), CAPS, spoken),
+        SOFTMAX.where(uncapped).fitted(lambda op, cap: wrong.Then(squeeze_by(cap), op), CAPS, spoken),
         why="The code was written for Gemma 2; the model at hand has no cap.",
         example="scaled_scores = 2 * np.tanh(scaled_scores / 2)",
         slight="scaled_scores = 50 * np.tanh(scaled_scores / 50)",

@@ -116,3 +116,81 @@ def test_a_right_one_conforms(kernel):
 def test_a_wrong_one_is_named(name, kernel):
     found = attnctl.conform(kernel, features=["pages"], **ASKED)
     assert {each.failure.mistake for each in found.wrong} == {name}, str(found)
+
+
+# --- what pages and tables may be instead ---
+
+
+def heads_before_slots(q, k_cache, v_cache, cache_seqlens, block_table, *, causal=False):
+    """As FlashInfer's HND, and TensorRT-LLM."""
+    k_cache, v_cache = k_cache.swapaxes(1, 2), v_cache.swapaxes(1, 2)
+    return paged()(q, k_cache, v_cache, cache_seqlens, block_table, causal=causal)
+
+
+def heads_before_slots_or_none(q, k_cache, v_cache, cache_seqlens=None, block_table=None, causal=False):
+    if block_table is not None:
+        k_cache, v_cache = k_cache.swapaxes(1, 2), v_cache.swapaxes(1, 2)
+    return optional(q, k_cache, v_cache, cache_seqlens, block_table, causal=causal)
+
+
+def reads_whole_table(q, k_cache, v_cache, cache_seqlens, block_table, *, causal=False):
+    """Every page that the table names has to be one, as where all are copied together first."""
+    table = np.asarray(block_table)
+    if (table < 0).any():
+        raise IndexError(f"page {table.min()} is out of range")
+    return paged()(q, k_cache, v_cache, cache_seqlens, block_table, causal=causal)
+
+
+AXES = "(page, head, slot, d)"
+FEATURES = ["attention", "pages", "decode", "conventions"]
+OTHERS = {
+    "heads before slots": (heads_before_slots, {"pages": AXES}),
+    "heads before slots, or no pages": (heads_before_slots_or_none, {"pages": AXES}),
+    "a whole table": (reads_whole_table, {"page table beyond a length": "some page"}),
+}
+
+
+@pytest.mark.parametrize(("kernel", "said"), OTHERS.values(), ids=OTHERS)
+def test_what_is_otherwise_is_found_out_and_said(kernel, said):
+    found = attnctl.conform(kernel, features=FEATURES, **ASKED)
+    assert found.agrees, str(found)
+    assert said.items() <= found.conventions.items()
+    assert {feature.feature for feature in found.features if not feature.skipped} >= {"pages"}
+
+
+def test_tables_that_name_no_page_are_handed_to_those_that_take_them():
+    seen = []
+
+    def kernel(q, k_cache, v_cache, cache_seqlens, block_table, *, causal=False):
+        seen.append(np.asarray(block_table).min())
+        return paged()(q, k_cache, v_cache, cache_seqlens, block_table, causal=causal)
+
+    found = attnctl.conform(kernel, features=FEATURES, **ASKED)
+    assert found.agrees
+    assert "page table beyond a length" not in found.conventions
+    assert min(seen) == -1
+
+
+@pytest.mark.parametrize(
+    ("convention", "kernel"),
+    [("page table beyond a length", reads_whole_table), ("pages", heads_before_slots)],
+)
+def test_what_is_declared_is_held_to(convention, kernel, tmp_path):
+    usual = {"pages": "(page, slot, head, d)", "page table beyond a length": "no page"}
+    claims = tmp_path / "claims.yaml"
+    claims.write_text(f'conventions: {{{convention}: "{usual[convention]}"}}\n', encoding="utf-8")
+    found = attnctl.conform(kernel, features=FEATURES, claims=claims, **ASKED)
+    assert not found.agrees
+
+
+def test_minus_one_that_is_read_as_the_last_page_is_wrong():
+    """Pages behind the length are read: −1 is the last one to Python."""
+
+    def clipped(q, k_cache, v_cache, cache_seqlens, block_table, *, causal=False):
+        most = block_table.shape[1] * k_cache.shape[1]
+        full = paged(length=lambda length, slots: min(length + 3 * slots, most))
+        return full(q, k_cache, v_cache, cache_seqlens, block_table, causal=causal)
+
+    found = attnctl.conform(clipped, features=["pages"], **ASKED)
+    assert not found.agrees
+    assert {each.failure.mistake for each in found.wrong} == {"page-read-in-full"}, str(found)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import serving
 from serving_right import RIGHT as ODD
@@ -106,3 +108,75 @@ def test_the_full_suite_finds_it_too(fault):
 def test_there_are_as_many_as_are_promised():
     assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 40
     assert len(ODD) >= 20
+
+
+# --- trees of guesses, and prompts in two calls ---
+
+
+def mask_read_as_a_prefix(q, k, v, mask=None, past_key=None, past_value=None):
+    """Each token sees as many keys as its row of the mask has, which are taken to be the first."""
+    k, v = (x if past is None else np.concatenate([past, x], axis=2) for past, x in
+            ((past_key, k), (past_value, v)))  # fmt: skip
+    if mask is not None and past_key is not None:
+        counts = mask.sum(axis=-1, keepdims=True)
+        mask = np.arange(k.shape[2]) < counts
+    call = serving.begin(q, k, v, past=0, first=0, asked={"mask": mask})
+    return serving.attend(call).astype(q.dtype)
+
+
+def mask_as_it_is(q, k, v, mask=None, past_key=None, past_value=None):
+    k, v = (x if past is None else np.concatenate([past, x], axis=2) for past, x in
+            ((past_key, k), (past_value, v)))  # fmt: skip
+    return serving.attend(serving.begin(q, k, v, past=0, first=0, asked={"mask": mask})).astype(q.dtype)
+
+
+@pytest.mark.parametrize(("kernel", "agrees"), [(mask_read_as_a_prefix, False), (mask_as_it_is, True)])
+def test_trees_of_guesses(kernel, agrees):
+    found = conform(kernel, "decode")
+    assert found.agrees is agrees, str(found)
+    (decode,) = found.features
+    trees = [case for case in decode.ran if case.option_values.get("mask") == "tree"]
+    assert trees
+    if not agrees:
+        assert "mask" in str(decode.failure.case)
+
+
+def prompts(wrong=False, cached=True):
+    """A kernel that, where it is wrong, scales a second part by the keys that are new."""
+
+    def run(q, k, v, causal, past):
+        call = serving.begin(q, k, v, past=past, first=k.shape[2] - q.shape[2], asked={"causal": causal})
+        if wrong and q.shape[2] < k.shape[2]:
+            call = replace(call, scale=call.scale * (1 + 0.01 * q.shape[2] / k.shape[2]))
+        return serving.attend(call).astype(q.dtype)
+
+    def with_cache(q, k, v, causal=False, past_key=None, past_value=None):
+        if past_key is None:
+            return run(q, k, v, causal, 0)
+        k, v = np.concatenate([past_key, k], axis=2), np.concatenate([past_value, v], axis=2)
+        return run(q, k, v, causal, past_key.shape[2])
+
+    def without(q, k, v, causal=False):
+        return run(q, k, v, causal, 0)
+
+    return with_cache if cached else without
+
+
+PREFILL = "prefill in two calls"
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_prompt_in_two_calls_is_that_in_one(cached):
+    right, wrong = (conform(prompts(wrong, cached), PREFILL) for wrong in (False, True))
+    assert right.agrees is True, str(right)
+    assert [each.feature for each in wrong.wrong] == [PREFILL], str(wrong)
+    assert wrong.wrong[0].failure.mistake == "prefill-parts"
+
+
+def test_a_prompt_whose_last_query_is_not_beside_its_last_key_has_no_second_part():
+    def top_left(q, k, v, causal=False):
+        call = serving.begin(q, k, v, past=0, first=0, asked={"causal": causal})
+        return serving.attend(call).astype(q.dtype)
+
+    (prefill,) = conform(top_left, PREFILL).features
+    assert prefill.status == "skipped"

@@ -65,6 +65,61 @@ def test_pages_are_what_is_read_of_them_by_hand(asked):
         assert (found[name] == expected[name]).all(), name
 
 
+def test_a_sequence_may_have_no_key_and_no_page():
+    """As serving code pads a table, for a request that has not begun."""
+    table = np.array([[5, 2, -1], [-1, -1, -1], [0, 3, 6]])
+    arrays = {**paged(), "page_table": table, "key_lengths": np.array([7, 0, 12])}
+    found, whole = (attnctl.attend(each)["head_outputs"] for each in (arrays, paged()))
+    assert (found[[0, 2]] == whole[[0, 2]]).all()
+    assert not found[1].any()
+
+
+def heads_first(arrays):
+    """The same with pages of (page, head, slot, d)."""
+    return {name: x.swapaxes(1, 2) if name.endswith("_pages") else x for name, x in arrays.items()}
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_heads_may_stand_before_slots(causal):
+    """Where the keys would not have room otherwise."""
+    found = attnctl.attend(heads_first(paged()), causal=causal)
+    expected = attnctl.attend(paged(), causal=causal)
+    assert (found["head_outputs"] == expected["head_outputs"]).all()
+    assert found["key_pages"].shape == expected["key_pages"].shape
+    assert found.header["notes"] == ["Read pages as (page, head, slot, d)."]
+    assert attnctl.check(found).agrees
+    theirs = {**heads_first(paged()), "out": expected["head_outputs"].swapaxes(1, 2)}
+    assert attnctl.check(theirs, causal=causal).agrees
+
+
+def test_heads_before_slots_in_one_row():
+    theirs = {
+        **heads_first(paged()),
+        "paged_kv_indptr": [0, 2, 4, 7],
+        "paged_kv_indices": [5, 2, 7, 1, 0, 3, 6],
+        "paged_kv_last_page_len": [3, 1, 4],
+    }
+    del theirs["page_table"], theirs["key_lengths"]
+    assert (attnctl.attend(theirs)["head_outputs"] == attnctl.attend(paged())["head_outputs"]).all()
+
+
+def test_heads_that_queries_cannot_share_are_slots():
+    """Four slots of three heads have room for the keys, but four heads of queries do not share three."""
+    keys = drawn(10, 4, 3, D, seed=1)  # (page, head, slot, d)
+    arrays = {"Q": drawn(1, 2, 4, D), "key_pages": keys, "value_pages": keys}
+    arrays |= {"page_table": [[5, 2]], "key_lengths": [6]}
+    assert attnctl.attend(arrays)["K"].shape == (1, 4, 6, D)
+
+
+def test_pages_that_may_be_either_are_as_documented_and_that_is_said():
+    keys = drawn(10, 2, 4, D, seed=1)
+    arrays = {"Q": drawn(1, 2, 4, D), "key_pages": keys, "value_pages": keys}
+    found = attnctl.attend({**arrays, "page_table": [[5, 2, 7]], "key_lengths": [5]})
+    assert found["K"].shape == (1, 4, 6, D)
+    (note,) = found.header["notes"]
+    assert note.startswith("Pages are read as (page, slot, head, d): 2 slots of 4 heads. If they are")
+
+
 def test_free_slots_change_no_bit():
     nothing, *others = (attnctl.attend(paged(free=free)) for free in (0.0, np.nan, np.inf, 1e300))
     for other in others:

@@ -123,6 +123,9 @@ def read_paged(
     be read.
     """
     reader = read_strictly if strictly else partial(read_any, batch_first=batch_first)
+    notes: tuple[str, ...] = ()
+    if not ours:
+        found, notes = with_slots_before_heads(found, settings)
     if {*PAGE_LIST, *PAGES} <= found.keys():
         found = with_table(found)
 
@@ -153,7 +156,52 @@ def read_paged(
     laid = reader(rest | gathered, settings)
     arrays = {name: array for name, array in laid.arrays.items() if name not in gathered}
     arrays |= {name: found[name] for name in PAGES}
-    return Paged(replace(laid, arrays=arrays), settings, gather)
+    return Paged(replace(laid, arrays=arrays, notes=(*notes, *laid.notes)), settings, gather)
+
+
+SLOTS_THEN_HEADS, HEADS_THEN_SLOTS = "(page, slot, head, d)", "(page, head, slot, d)"
+
+
+def with_slots_before_heads(
+    found: Mapping[str, Array], settings: Settings
+) -> tuple[Mapping[str, Array], tuple[str, ...]]:
+    """Pages of heads before slots turned into ours, where they can only be read so, and what is said of it.
+
+    Where both fit they are as documented; that is said if their heads are more than their slots.
+    """
+    if not {*PAGES, Q} <= found.keys() or any(found[name].ndim != 4 for name in PAGES):
+        return found, ()
+
+    _, first, second, _ = found[PAGES[0]].shape
+    if may_be_read(found, settings, slots=first, kv_heads=second):
+        may_be_turned = second > first and may_be_read(found, settings, slots=second, kv_heads=first)
+        if not may_be_turned:
+            return found, ()
+        read = f"Pages are read as {SLOTS_THEN_HEADS}: {first} slots of {second} heads."
+        return found, (f"{read} If they are {HEADS_THEN_SLOTS}, swap these axes: pages.swapaxes(1, 2).",)
+
+    if not may_be_read(found, settings, slots=second, kv_heads=first):
+        return found, ()
+    turned = {name: found[name].swapaxes(1, 2) for name in PAGES}
+    return {**found, **turned}, (f"Read pages as {HEADS_THEN_SLOTS}.",)
+
+
+def may_be_read(found: Mapping[str, Array], settings: Settings, *, slots: int, kv_heads: int) -> bool:
+    """Whether pages of so many slots hold every key, and their heads can be shared by those of Q."""
+    q = found[Q]
+    tokens_first = settings.layout in {None, *TOKENS_BEFORE_HEADS}
+    heads = settings.heads
+    if heads is None and q.ndim > 2:
+        heads = q.shape[-2 if tokens_first or q.ndim == 3 else -3]
+    if heads is not None and kv_heads and heads % kv_heads:
+        return False
+
+    if LAST_PAGE in found:
+        return not (found[LAST_PAGE] > slots).any()
+    if PAGE_TABLE not in found or KEY_LENGTHS not in found:
+        return True
+    columns = np.atleast_2d(found[PAGE_TABLE]).shape[-1]
+    return not (found[KEY_LENGTHS] > columns * slots).any()
 
 
 def read_gather(found: Mapping[str, Array], settings: Settings) -> Gather:

@@ -267,9 +267,10 @@ LIBRARIES = {
     },
     "xformers.ops.fmha": {"memory_efficient_attention": Function(of_memory_efficient, tokens_first=HEADS)},
     "jax.nn": {"dot_product_attention": Function(tokens_first=HEADS, unread="query_seq_lengths")},
+    "torch": {},
     "torch.backends.mha": {},
     "torch.jit._builtins": {},
     "transformers.modeling_utils": {},
 }
-"""By the module that defines it; in the last three other things are replaced, and each of
+"""By the module that defines it; in the last four other things are replaced, and each of
 transformers' models has an eager one of its own."""

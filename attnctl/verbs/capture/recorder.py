@@ -33,11 +33,12 @@ from attnctl.store.header import as_json_data
 from attnctl.verbs.capture import functions
 from attnctl.verbs.capture.file import CaptureFile
 from attnctl.verbs.capture.functions import HEADS, Function, UnreadError
+from attnctl.verbs.capture.written import PRODUCTS, SOFTMAXES, WrittenOut
 
 LONGEST_WAIT = 10.0
 """Seconds that the end of the program waits for a thread that is writing a call."""
 
-LIBRARIES = {"attnctl", "torch", "jax", "flax", "flash_attn", "xformers"}
+LIBRARIES = {"attnctl", "torch", "jax", "flax", "flash_attn", "xformers", "einops"}
 """They call attention for someone: the place of a call is where that someone is."""
 
 
@@ -78,6 +79,7 @@ class CallRecorder:
         self.file = CaptureFile(self.path)
         self.local, self.lock, self.ended = local(), Lock(), False
         self.process = getpid()
+        self.written = WrittenOut(self)
         self.paths: WeakKeyDictionary[Any, tuple[str, bool]] = WeakKeyDictionary()
         if hasattr(os, "register_at_fork"):  # two processes would write into each other's calls
             os.register_at_fork(after_in_child=self.stop)
@@ -359,6 +361,9 @@ class Finder:
 
     def replace(self, module: Any) -> None:
         """Put what records in the place of functions; and again, where a program puts others there."""
+        if module.__name__ == "torch":
+            self.replace_written(module)
+            return
         known = self.watched_in(module.__name__) or {}
         for name, row in known.items():
             path, _, last = name.rpartition(".")
@@ -381,6 +386,19 @@ class Finder:
                 ModuleType.__setattr__(module, name, self.watch(value, name, row) if row else value)
 
             self.put(module, "__class__", type("Watching", (ModuleType,), {"__setattr__": put}))
+
+    def replace_written(self, torch: Any) -> None:
+        """Watch the products and softmax of torch, of which attention is written out."""
+        written = self.recorder.written
+        for names, watch in ((PRODUCTS, written.watch_product), (SOFTMAXES, written.watch_softmax)):
+            for name in names:
+                path, _, last = name.rpartition(".")
+                with suppress(AttributeError):  # another version of torch
+                    owner = attrgetter(path)(torch) if path else torch
+                    function = getattr(owner, last)
+                    if not path:  # others may have it under a name of their own
+                        self.made[function] = watch(function)
+                    self.put(owner, last, self.made.get(function) or watch(function))
 
     def put(self, owner: Any, name: str, value: Any) -> None:
         self.undo.callback(setattr, owner, name, getattr(owner, name))

@@ -92,6 +92,9 @@ def finish(recorder: CallRecorder, process: int, stderr: OwnDescriptor) -> None:
     lines = [f"{plural(count, 'call')} left out: {why}" for why, count in recorder.unread.items()]
     lines += [f"--function {name}: the program has none of this name" for name in sorted(recorder.lacking)]
 
+    with suppress(Exception):
+        lines += recorder.written.say()
+
     # What we go by may no longer be there at the end of a program; then what is known is said.
     with recorder.failing():
         lines += told_of_file(recorder)

@@ -20,6 +20,8 @@ from attnctl.math import Array
 if TYPE_CHECKING:
     from inspect import Parameter
 
+    from attnctl.verbs.conform.blocks import BlockSize
+
 NAN, OTHER = 0xFF, 0x41
 """Bytes that say NaN in every type, and some number in every type (12 in float32)."""
 
@@ -144,6 +146,8 @@ class Target:
     """The axes of its arrays, where the way it is called says them."""
     unclaimed: str = "nothing in its signature asks for it"
     """Why an option is skipped that it does not have."""
+    blocks: tuple[BlockSize, ...] = ()
+    """The sizes of its blocks that its source has, once it is started."""
 
     def start(self) -> None:
         """Make ready, and read the parameters. Raises AttnError where that fails."""

@@ -20,11 +20,12 @@ from attnctl.math.engine.cost import available, size_text
 from attnctl.math.names import BIAS, HEAD_OUTPUTS, KEY_LENGTHS, MASK, SINK
 from attnctl.math.rules import Padding, Rule, Window
 from attnctl.record import Trace
+from attnctl.verbs.conform import uses
 from attnctl.verbs.conform.case import ACTIVATIONS, CAPTURED, COTANGENT, INPUTS, MEMORIES, Captured, Case
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import GROUPED, LENGTHS, MASK_SHAPE, MASKS, OTHER_D_V, TargetProfile
-from attnctl.verbs.conform.relations import HIDDEN_MOVED, RELATIONS
+from attnctl.verbs.conform.relations import HIDDEN_MOVED, PREFILL, RELATIONS
 
 BASE = Case(batch=2, heads=3, kv_heads=3, queries=12, keys=12, d_k=8, d_v=8)
 """Sizes that differ, so that no axis is taken for another."""
@@ -161,10 +162,11 @@ def relation_cases(claimed: Sequence[str], shape: Sequence[int]) -> dict[str, tu
     hiding = [name for name in OPTIONS if name in {*HIDING, "float_mask"} & {*claimed}]
     hidden = [case.having(**{name: OPTIONS[name].values(case)[0]}) for case in sizes for name in hiding]
     causal = [case.having(causal=True) for case in sizes[:1] if "causal" in claimed]
-    return {
+    found = {
         name: tuple(dict.fromkeys((*sizes, *(hidden if name == HIDDEN_MOVED else causal))))
         for name in RELATIONS
     }
+    return found | {PREFILL: uses.prefill_cases(sizes, claimed)}
 
 
 def may_go_together(names: Sequence[str]) -> bool:

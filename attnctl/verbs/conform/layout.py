@@ -19,7 +19,16 @@ from attnctl.math.names import DELTA, HEAD_OUTPUTS, LOGSUMEXP, OUTPUT, SINK, gra
 from attnctl.verbs.conform.call import Answer, TargetCall
 from attnctl.verbs.conform.case import COTANGENT, GRADIENTS, INPUTS
 from attnctl.verbs.conform.problem import Problem
-from attnctl.verbs.conform.profile import AXES, MASK_SHAPE, MASKS, USUAL, is_merged, split_axes
+from attnctl.verbs.conform.profile import (
+    AXES,
+    HEADS_THEN_SLOTS,
+    MASK_SHAPE,
+    MASKS,
+    PAGE_AXES,
+    USUAL,
+    is_merged,
+    split_axes,
+)
 from attnctl.verbs.conform.signature import PACKED, PARTS, CallSignature
 
 
@@ -102,9 +111,12 @@ def make_call(problem: Problem, signature: CallSignature, **made: Any) -> Target
 def lay_inputs(problem: Problem, arrays: Sequence[Array]) -> tuple[Array, ...]:
     """Lay arrays like Q, K and V out as the target takes them: three, or one in which 3 is their axis."""
     axes, packed = problem.profile.axes, problem.profile.packed
-    if gather := problem.gather:
+    if problem.gather:
         q, k, v = arrays
-        return in_target_axes(q, axes), problem.in_pages(k, gather), problem.in_pages(v, gather)
+        pages = [problem.in_pages(array) for array in (k, v)]
+        if problem.profile[PAGE_AXES] == HEADS_THEN_SLOTS:
+            pages = [array.swapaxes(1, 2) for array in pages]
+        return in_target_axes(q, axes), *pages
     laid = tuple(in_target_axes(array, axes) for array in arrays)
     if not packed:
         return laid

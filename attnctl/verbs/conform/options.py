@@ -29,6 +29,9 @@ FAR = "far"
 SINKS, SINKS_FAR = (-1.0, 2.0), (-12.0, 12.0)
 """The first and the last of sinks, usual ones and those far from 0."""
 
+TREE = "tree"
+"""The value of masks by which each of the last keys is seen by those that go on from it, and all before."""
+
 FAR_BIAS = 256.0
 
 Ask = Callable[[Problem, Any], None]
@@ -93,11 +96,26 @@ def draw_mask(problem: Problem, value: str) -> Array:
         first = (np.arange(sizes[0])[:, None] + np.arange(sizes[1])) % 2 == 0
         halves = (np.arange(keys) < keys // 2) == first[..., None, None]
         allowed = np.array(np.broadcast_to(halves, sizes))
+    if value == TREE and "n" in problem.profile[MASK_SHAPE]:
+        return np.array(np.broadcast_to(tree_mask(problem.case), problem.scores))
     for start in problem.starts.ravel():
         allowed[..., np.arange(queries), np.clip(np.arange(queries) + start, 0, keys - 1)] = True
     if problem.case.has_lengths or "n" not in problem.profile[MASK_SHAPE]:
         allowed[..., 0] = True
     return np.array(np.broadcast_to(allowed, problem.scores))
+
+
+def tree_mask(case: Case) -> Array:
+    """Each new token sees all earlier keys, itself and what it goes on from: token i from (i − 1) // 2."""
+    before = case.keys - case.queries
+    seen = np.zeros((case.queries, case.keys), dtype=bool)
+    seen[:, :before] = True
+    for token in range(case.queries):
+        node = token
+        while node >= 0:
+            seen[token, before + node] = True
+            node = (node - 1) // 2 if node else -1
+    return seen
 
 
 def ask_float_mask(problem: Problem, value: str) -> None:

@@ -44,8 +44,10 @@ from attnctl.verbs.conform.profile import (
     MASKED,
     MASKS,
     OUTPUT_TYPE,
+    PAGE_AXES,
     SLIDING,
     SUMS,
+    TABLE_END,
     TYPES,
     USUAL,
     TargetProfile,
@@ -179,10 +181,14 @@ def list_forms(suite: Suite, layout: str, *, several: bool) -> Iterator[dict[str
     masks = [(suite.profile[MASK_KIND], suite.profile[MASK_SHAPE])]
     if "mask" in suite.signature.required:
         masks = list(product(MASK_KINDS, shapes))
+    page_axes = [suite.profile[PAGE_AXES]]
+    if suite.profile.paged and PAGE_AXES not in suite.declared.conventions:
+        page_axes = list(CONVENTIONS[PAGE_AXES])
     may_be_fixed = is_merged(axes) and not (suite.declared.always.heads or "heads" in suite.signature.sizes)
     fixed = [n for n in HEADS if n > 1 or not several] if may_be_fixed else []
-    for heads, packing, (kind, shape) in product([suite.declared.always.heads, *fixed], packed, masks):
-        conventions = {MASK_KIND: kind, MASK_SHAPE: shape}
+    several_heads = [suite.declared.always.heads, *fixed]
+    for heads, packing, (kind, shape), pages in product(several_heads, packed, masks, page_axes):
+        conventions = {MASK_KIND: kind, MASK_SHAPE: shape, PAGE_AXES: pages}
         yield {"layout": layout, "packed": packing, "heads": heads, "conventions": conventions}
 
 
@@ -211,6 +217,7 @@ def describe_fit(suite: Suite, before: TargetProfile) -> FoundConventions:
             "layout": profile.layout,
             MASK_KIND: profile[MASK_KIND],
             MASK_SHAPE: profile[MASK_SHAPE],
+            PAGE_AXES: profile[PAGE_AXES],
             "heads": str(profile.heads),
             "lengths": f"multiples of {profile.multiple_of}",
             "batch": str(profile.batch),
@@ -230,8 +237,8 @@ def describe_fit(suite: Suite, before: TargetProfile) -> FoundConventions:
 def find_conventions(suite: Suite, dtype: str) -> FoundConventions:
     found: FoundConventions = {}
     for probe in (
-        probe_sums, probe_mask, probe_corner, probe_values, probe_float_mask, probe_hidden_rows,
-        probe_padding,
+        probe_sums, probe_mask, probe_pages, probe_corner, probe_values, probe_float_mask,
+        probe_hidden_rows, probe_padding,
     ):  # fmt: skip
         found |= dict(probe(suite, dtype))
         known = {name: value for name, value in found.items() if value in CONVENTIONS[name]}
@@ -377,6 +384,32 @@ def try_shapes(
             if shape == shapes[0]:
                 break
     return answered, ways[0], False
+
+
+def probe_pages(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
+    """Find out the axes of pages, and whether a table may name none behind a sequence's last page.
+
+    The first that is right is taken, or else the first that is answered: −1 ends some programs.
+    """
+    if "pages" not in suite.signature.claimed:
+        return
+    case = replace(BASE, dtype=dtype).having(pages=(4, 1))
+    usual, declared = suite.profile, suite.declared.conventions
+    axes = [usual[PAGE_AXES]] if usual.paged else CONVENTIONS[PAGE_AXES]
+
+    answered: FoundConventions = {}
+    for order, end in product(axes, CONVENTIONS[TABLE_END]):
+        way = {PAGE_AXES: order, TABLE_END: end}
+        right = try_conventions(suite, case, way)
+        if right is None:
+            continue
+        answered = answered or way
+        if right:
+            answered = way
+            break
+    for name, value in answered.items():
+        if name in declared or value != usual[name]:
+            yield name, value
 
 
 def probe_corner(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:

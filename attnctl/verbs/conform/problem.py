@@ -19,7 +19,7 @@ from attnctl.math.names import BIAS, MASK, PAGES, WEIGHTS, K, Q, V
 from attnctl.math.ops.pages import Gather
 from attnctl.math.rules import PerBatch, Rule
 from attnctl.verbs.conform.case import ACTIVATIONS, CAPTURED, COTANGENT, FORWARD, Case
-from attnctl.verbs.conform.profile import NOTHING, TYPES, TargetProfile
+from attnctl.verbs.conform.profile import NOTHING, SOME_PAGE, TABLE_END, TYPES, TargetProfile
 
 
 @dataclass
@@ -53,30 +53,43 @@ class Problem:
     @property
     def given(self) -> dict[str, Array]:
         """The arrays that the plan begins with: K and V in pages, where they come in these."""
-        if (gather := self.gather) is None:
+        if self.gather is None:
             return self.arrays
         pages = zip("KV", PAGES, strict=True)
         rest = {name: array for name, array in self.arrays.items() if name not in {K, V}}
-        return rest | {there: self.in_pages(self.arrays[name], gather) for name, there in pages}
+        return rest | {there: self.in_pages(self.arrays[name]) for name, there in pages}
 
     @property
     def gather(self) -> Gather | None:
-        """How K and V are read in pages, of which each member has some; None where they come whole."""
-        (slots, before), case = self.profile.pages_of(self.case), self.case
+        """How K and V are read in pages, of which each member has some; None where they come whole.
+
+        Where the table names no page behind a sequence's last one, −1 stands.
+        """
+        slots, before = self.profile.pages_of(self.case)
         if before < 0:
             return None
-        needed = case.keys // slots
-        order = before + np.random.RandomState(case.seed).permutation(case.batch * needed + FREE)
-        table = order[:-FREE].reshape(case.batch, needed)
-        lengths = self.passed.get("key_lengths", np.full(case.batch, case.keys))
+        table = self.all_pages
+        lengths = self.passed.get("key_lengths", np.full(self.case.batch, self.case.keys))
+        if self.profile[TABLE_END] != SOME_PAGE:
+            is_read = np.arange(table.shape[1]) * slots < lengths[:, None]
+            table = np.where(is_read, table, NO_PAGE)
         return Gather(tuple(map(tuple, table.tolist())), tuple(map(int, lengths)))
 
-    def in_pages(self, array: Array, gather: Gather) -> Array:
+    @property
+    def all_pages(self) -> Array:
+        """The pages that each member has, those behind its last key among them."""
+        (slots, before), case = self.profile.pages_of(self.case), self.case
+        needed = case.keys // slots
+        order = before + np.random.RandomState(case.seed).permutation(case.batch * needed + FREE)
+        return order[:-FREE].reshape(case.batch, needed)
+
+    def in_pages(self, array: Array) -> Array:
         """K or V in its pages, (page, slot, head, d), others of which hold what was there before."""
         slots, before = self.profile.pages_of(self.case)
         batch, heads, keys, d = array.shape
         out = self.draw("pages", before + batch * keys // slots + FREE, slots, heads, d)
-        page, slot, _ = replace(gather, lengths=(keys,) * batch).rows(slots)
+        every = Gather(tuple(map(tuple, self.all_pages.tolist())), (keys,) * batch)
+        page, slot, _ = every.rows(slots)
         out[page, slot] = array.swapaxes(1, 2)
         return out
 
@@ -161,6 +174,9 @@ MOST_SCORES = 2**20
 
 FREE = 2
 """Pages that no member has."""
+
+NO_PAGE = -1
+"""What stands in a table behind the last page of a sequence."""
 
 OF_NAN = "who"
 """The fill of cases in which free slots of a page hold NaN; in others numbers, which tell more."""

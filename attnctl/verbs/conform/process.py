@@ -32,6 +32,7 @@ from attnctl.base.errors import AttnError
 from attnctl.base.files import note_input
 from attnctl.base.programs import Said, begin, end_with_parent, kill, signal_name
 from attnctl.store.message import UnreadableError, decode, encode
+from attnctl.verbs.conform.blocks import find_in_files
 from attnctl.verbs.conform.call import SENT, Answer, Target, TargetCall, read_last_words
 from attnctl.verbs.conform.invoke import Framework, invoke
 
@@ -95,6 +96,7 @@ class Worker(Target):
         self.parameters = loaded.parameters
         for path in loaded.files:
             note_input(path)
+        self.blocks = find_in_files(loaded.files[-1:])  # its own, behind those that it imports
 
     def call(self, call: TargetCall) -> Answer:
         """Make a call; where something else ended the process, which no function does, once more."""

@@ -56,6 +56,9 @@ HIDDEN_GRADIENTS = "gradients of rows that see nothing"
 SLIDING, AHEAD, FLOAT_MASK = "sliding window", "ahead of a sliding window", "float mask"
 MASK_KIND, MASK_SHAPE, TRUE = "mask", "mask shape", "true in a mask"
 MASKED = "always causal, given a mask"
+PAGE_AXES, TABLE_END = "pages", "page table beyond a length"
+SLOTS_THEN_HEADS, HEADS_THEN_SLOTS = "(page, slot, head, d)", "(page, head, slot, d)"
+SOME_PAGE = "some page"
 
 OUTPUT_TYPE, SUMS = "output type", "sums"
 IN_TYPE, IN_TYPE_BY_LAYOUT = "in the inputs' type", "in the inputs' type, by layout"
@@ -75,12 +78,17 @@ CONVENTIONS: dict[str, tuple[str, ...]] = {
     MASK_SHAPE: MASKS,
     TRUE: ("may attend", "hidden"),
     MASKED: ("both", "the mask alone"),
+    PAGE_AXES: (SLOTS_THEN_HEADS, HEADS_THEN_SLOTS),
+    TABLE_END: (
+        "no page",
+        SOME_PAGE,
+    ),  # behind the last page of a sequence: −1, or any number
 }
 """Every convention with the values that may be declared, the usual one first."""
 
 SAVED = {
     "corner": CORNER, "window": SLIDING, "ahead": AHEAD, "lengths": LENGTHS_CORNER, "mask": MASK_SHAPE,
-    "mask_kind": MASK_KIND, "true": TRUE, "masked": MASKED,
+    "mask_kind": MASK_KIND, "true": TRUE, "masked": MASKED, "pages": PAGE_AXES, "table": TABLE_END,
 }  # fmt: skip
 """The keys of conventions in the dump of a failing case."""
 

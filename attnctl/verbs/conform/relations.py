@@ -20,7 +20,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
-from attnctl.math.names import BIAS, MASK
+from attnctl.math.names import BIAS, MASK, PAST_KEY, PAST_VALUE
 from attnctl.math.rules import VisibilityRule
 from attnctl.verbs.conform.call import Answer
 from attnctl.verbs.conform.case import FORWARD
@@ -197,6 +197,8 @@ def move_others(axis: int, names: str) -> Callable[[Problem, float, float], Iter
 
 EVERY = np.ones((1, 1, 1), dtype=bool)
 
+OF_CACHE = {"K": PAST_KEY, "V": PAST_VALUE}
+
 
 def with_arrays(problem: Problem, **arrays: Array) -> Problem:
     return replace(problem, arrays=problem.arrays | arrays)
@@ -249,10 +251,30 @@ def rearranged(problem: Problem, axis: int, *, of_scores: tuple[int, Array], **o
     return replace(problem, arrays=arrays, passed=problem.passed | of_each)
 
 
+def ask_at_once(problem: Problem, _far: float, _scores: float) -> Iterator[Second]:
+    """All queries in one call, as many as keys, in place of the last alone: those before them are drawn.
+
+    Only where the last query is beside the last key; a cache is then the first of the keys.
+    """
+    case = problem.case
+    earlier = case.keys - case.queries
+    if not earlier or not np.all(problem.starts == earlier):
+        return
+    arrays = dict(problem.arrays)
+    of_cache = {name: arrays.pop(past) for name, past in OF_CACHE.items() if past in arrays}
+    arrays |= {name: np.concatenate([past, arrays[name]], axis=-2) for name, past in of_cache.items()}
+    drawn = problem.draw("queries before", *problem.scores[:2], earlier, case.d_k)
+    arrays["Q"] = np.concatenate([drawn, arrays["Q"]], axis=-2)
+    passed = {name: value for name, value in problem.passed.items() if name != "cache"}
+    whole = replace(case.without("cache"), queries=case.keys)
+    second = replace(problem, case=whole, arrays=arrays, passed=passed, offset=0)
+    yield Second(second, EVERY, lambda output: output[..., earlier:, :], wider=True)
+
+
 INVARIANTS = "invariants"
 """All of them, where features are named."""
 
-HIDDEN_MOVED = "hidden keys moved"
+HIDDEN_MOVED, PREFILL = "hidden keys moved", "prefill in two calls"
 
 RELATIONS = {
     relation.name: relation
@@ -276,5 +298,8 @@ RELATIONS = {
                  "a constant more in each row of scores changes the output", shift_keys),
         Relation("heads permuted", "order-of-heads", "heads in another order give other outputs",
                  permute_heads),
+        Relation(PREFILL, "prefill-parts",
+                 "the second part of a prompt gives another output by itself than in one call with it all",
+                 ask_at_once, plain=False),
     )
 }  # fmt: skip

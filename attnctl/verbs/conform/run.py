@@ -14,6 +14,7 @@ from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen.text import shell_line
 from attnctl.drawing.show.headline import kind_words, positions
 from attnctl.verbs.conform import features, uses
+from attnctl.verbs.conform.blocks import BlockSize, say_sizes
 from attnctl.verbs.conform.call import CALLS, ENDINGS, MISSED, NOT_CALLED, RATE, SENT, Answer, chance_missed
 from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.declared import list_unusual
@@ -268,8 +269,18 @@ class Run:
 
     @property
     def block_sizes(self) -> Sequence[int]:
+        """Those that are said, or else those that its source has, and the usual ones."""
         usual = uses.QUICK_BLOCKS if self.request.quick else uses.BLOCKS
-        return self.request.block_sizes or usual
+        read = [block.size for block in self.read_blocks]
+        return self.request.block_sizes or tuple(dict.fromkeys([*read, *usual]))
+
+    @property
+    def read_blocks(self) -> Sequence[BlockSize]:
+        """The sizes of blocks that the target's source has, as far as cases end there."""
+        if self.request.block_sizes:
+            return ()
+        most = uses.MOST_QUICK_BLOCKS if self.request.quick else uses.MOST_BLOCKS
+        return self.suite.target.blocks[:most]
 
     def list_decode(
         self, claimed: Sequence[str], dtype: str, *, lengths: bool, groups: bool
@@ -533,6 +544,9 @@ class Run:
         on = [*positions(config.get("positions")), *kind_words(config)]
         out = [f"Always on: {', '.join(on)}."] if on else []
         out += describe_calls(self.runs)
+        ran = {run.feature for run in self.runs if run.cases}
+        if self.read_blocks and features.BLOCK_BOUNDARIES in ran:
+            out.append(say_sizes(self.read_blocks))
         signature = self.suite.signature
         if untried := signature.untried:
             named = f"--map {untried[0]}=OURS says what it is"

@@ -11,9 +11,13 @@ import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from http.client import HTTPException
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request as Posted
+from urllib.request import urlopen
 
 import numpy as np
 
@@ -24,6 +28,7 @@ from attnctl.base.programs import Said, begin, kill
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, OUTPUT
 from attnctl.store.files import temporary_folder
+from attnctl.verbs.conform.blocks import find_in_files, find_in_function
 from attnctl.verbs.conform.call import NAN, UNREADABLE, Answer, Target, TargetCall, repeat
 from attnctl.verbs.conform.features import INPUTS_KEPT, LAYOUTS, MERGE
 from attnctl.verbs.conform.invoke import Framework, in_type, invoke, order_gradients, sum_type, to_numpy
@@ -54,11 +59,8 @@ def make_target(target: str | Sequence[str] | Callable[..., Any], request: Reque
     if not isinstance(target, (str, Sequence)):
         raise AttnError(f"{target!r}: not a target; give a function, or the name of one, module:function")
     words = [target] if isinstance(target, str) else target
-    if any("{in" in word for word in words):
-        if request.framework != "numpy":
-            raise AttnError(f"--framework {request.framework}: a command reads a file; leave it out")
-        options = [name for name in request.profile.features if name in OPTIONS]
-        return Program(words if len(words) > 1 else shlex.split(words[0]), options, limit, request.backward)
+    if words[0].startswith(("http://", "https://")) or any("{in" in word for word in words):
+        return make_program(words, request, limit)
     if len(words) > 1:
         raise AttnError(f"{words[1]}: one TARGET at a time; a command has {{in}} and {{out}} in it")
     place, _, function = words[0].rpartition(":")
@@ -71,6 +73,18 @@ def make_target(target: str | Sequence[str] | Callable[..., Any], request: Reque
             raise AttnError(f"{words[0]}: {place}: no such file")
         note_input(place)
     return Worker(words[0], framework, limit)
+
+
+def make_program(words: Sequence[str], request: Request, limit: float) -> Program:
+    """Make the target that reads a file: a command, or a service. Raises AttnError for a framework."""
+    is_command = any("{in" in word for word in words)
+    what = "command" if is_command else "service"
+    if request.framework != "numpy":
+        raise AttnError(f"--framework {request.framework}: a {what} reads a file; leave it out")
+    options = [name for name in request.profile.features if name in OPTIONS]
+    if not is_command:
+        return Service(words, options, limit, request.backward)
+    return Program(words if len(words) > 1 else shlex.split(words[0]), options, limit, request.backward)
 
 
 def hold_target(
@@ -93,11 +107,13 @@ def hold_target(
 class InProcess(Target):
     def __init__(self, function: Callable[..., Any], framework: Framework) -> None:
         self.function, self.framework = as_function(function), framework
+        self.given = function
         self.name = getattr(function, "__qualname__", type(function).__name__)
         self.goes_back = framework.goes_back
 
     def start(self) -> None:
         self.parameters = read_parameters(self.function)
+        self.blocks = find_in_function(self.given)
 
     def call(self, call: TargetCall) -> Answer:
         return invoke(self.function, call, self.framework)
@@ -108,6 +124,11 @@ class InProcess(Target):
 PLACE = re.compile(r"\{(in|out)(\.npz|\.safetensors)?\}")
 """{in} and {out}, or {in.safetensors} and {out.npz}; .npz where nothing is said."""
 
+
+NPZ = "application/octet-stream"
+
+MOST_ANSWERED, MOST_SAID = 1 << 30, 300
+"""Bytes that are read of an answer, and of the words of one that refuses."""
 
 HUGE = 0x7F
 """The byte in place of NaN's in programs, whose environment can ask for any byte but 0xFF."""
@@ -139,6 +160,10 @@ class Program(Target):
             raise AttnError(f"{self.name}: write {{in}} and {{out}} where the names of its files go")
         for word in filter(os.path.exists, self.command):
             note_input(word)
+        self.blocks = find_in_files(filter(os.path.isfile, self.command))
+        self.take_options()
+
+    def take_options(self) -> None:
         theirs = [PARTS if name == "cache" else OPTIONS[name].theirs[:1] for name in self.options]
         named = [name for names in theirs for name in names]
         self.parameters = [parameter(name, required=True) for name in "QKV"]
@@ -154,11 +179,7 @@ class Program(Target):
     def call_once(self, call: TargetCall) -> Answer:
         with temporary_folder() as folder:
             words, files = self.place_files(Path(folder))
-            arrays = dict(zip("QKV", call.inputs, strict=True))
-            arrays |= {key: np.asarray(value) for key, value in call.keywords.items() if value is not None}
-            types = {name: sum_type(call.dtype) if name in call.wide else call.dtype for name in arrays}
-            own = {name: in_type(array, types[name]) for name, array in arrays.items()}
-            write_arrays(files["in"], own, call.dtype, call.wide)
+            write_arrays(files["in"], arrays_of(call), call.dtype, call.wide)
             if failure := self.run(words, call.fill):
                 return failure
             return read_answer(files["out"], call.gives)
@@ -189,6 +210,63 @@ class Program(Target):
             kind = "crash" if code < 0 else "exit"
             return Answer(error=kind, message=f"it ended with {code}{quote_last_words(said)}")
         return None
+
+
+def arrays_of(call: TargetCall) -> dict[str, Array]:
+    """What a call passes, by name, each in its type."""
+    arrays = dict(zip("QKV", call.inputs, strict=True))
+    arrays |= {key: np.asarray(value) for key, value in call.keywords.items() if value is not None}
+    types = {name: sum_type(call.dtype) if name in call.wide else call.dtype for name in arrays}
+    return {name: in_type(array, types[name]) for name, array in arrays.items()}
+
+
+@dataclass
+class Service(Program):
+    """Posts the file of a call to an address, whose answer is a file, or JSON with the same names."""
+
+    cannot = MappingProxyType(
+        dict.fromkeys((LAYOUTS, INPUTS_KEPT, "out"), "its arrays come in a file")
+        | {MERGE: "a service cannot be called so; give module:function or file.py:function"}
+    )
+
+    def __post_init__(self) -> None:
+        (self.url,) = self.command
+        self.name, self.words = self.url, ("--url", self.url)
+
+    def start(self) -> None:
+        self.take_options()
+
+    def call_once(self, call: TargetCall) -> Answer:
+        with temporary_folder() as folder:
+            sent = Path(folder, "in.npz")
+            write_arrays(sent, arrays_of(call), call.dtype, call.wide)
+            told = self.post(sent.read_bytes())
+            if isinstance(told, Answer):
+                return told
+            given = Path(folder, "out.json" if told.lstrip()[:1] == b"{" else "out.npz")
+            given.write_bytes(told)
+            return read_answer(given, call.gives)
+
+    def post(self, body: bytes) -> bytes | Answer:
+        """What comes back, or why nothing did. Raises AttnError where nobody is there."""
+        headers = {"Content-Type": "application/octet-stream", "Accept": f"{NPZ}, application/json"}
+        asked = Posted(self.url, data=body, headers=headers, method="POST")  # noqa: S310  (a person gave it)
+        try:
+            with urlopen(asked, timeout=self.limit) as answer:  # noqa: S310
+                return bytes(answer.read(MOST_ANSWERED))
+        except HTTPError as error:
+            said = error.read(MOST_SAID).decode(errors="replace").strip()
+            words = f": {said}" if said else ""
+            return Answer(error="exit", message=f"it answers {error.code} {error.reason}{words}")
+        except TimeoutError:
+            return Answer(error="hang", message=f"no answer within {self.limit:g} s")
+        except (OSError, HTTPException) as error:
+            why = getattr(error, "reason", error)
+            if isinstance(why, TimeoutError):
+                return Answer(error="hang", message=f"no answer within {self.limit:g} s")
+            if isinstance(why, (HTTPException, ConnectionResetError, BrokenPipeError)):
+                return Answer(error="exit", message=f"it closed the connection: {why}")
+            raise AttnError(f"--url {self.url}: it cannot be reached: {why}; start what answers") from None
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array], dtype: str, wide: Sequence[str] = ()) -> None:

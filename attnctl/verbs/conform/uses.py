@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from attnctl.verbs.conform.case import Case
-from attnctl.verbs.conform.options import OPTIONS
+from attnctl.verbs.conform.options import OPTIONS, TREE
 
 # --- decode: a few new queries after the keys that are there ---
 
@@ -18,6 +18,9 @@ DECODE_STEPS = ((1, 1), (1, 12), (2, 15), (1, 16), (3, 33), (4, 64), (1, 127), (
 MOST_NEW = 4
 BELOW = 1
 """The seed with which the first query's scores are all far below 0, where they are large."""
+
+TREES = ((7, 12), (15, 33))
+"""Tokens of a tree of guesses, and the keys before them."""
 
 MORE_PASTS = (1, 8, 15, 31, 32, 63, 65, 128, 255, 1023)
 
@@ -51,6 +54,10 @@ def decode_cases(
             far = add_ragged(plain, ways[-1])
             cases.append(replace(far, fill="large", seed=BELOW))
 
+    for name in ("mask", "float_mask"):
+        if name in claimed:
+            cases += [add_tree(step, name) for step in list_tree_steps(cached=cached, groups=groups)]
+
     one_query = make_step(1, 18, cached=cached, groups=groups, number=1)
     for name in BESIDE_DECODE:
         if name in claimed:
@@ -58,6 +65,31 @@ def decode_cases(
             own = one_query.having(**{name: value})
             cases.append(add_ragged(own, ways[0]))
     return tuple(dict.fromkeys(cases))
+
+
+def list_tree_steps(*, cached: bool, groups: bool) -> Iterator[Case]:
+    """Make the calls that verify a tree of guesses: tokens, each behind the one that it goes on from."""
+    for number, (queries, past) in enumerate(TREES):
+        yield make_step(queries, past, cached=cached, groups=groups, number=number)
+
+
+def add_tree(step: Case, name: str) -> Case:
+    """Ask for the mask of a tree; causal would hide nothing beside it, and is not asked for."""
+    return step.having(**{name: TREE})
+
+
+def prefill_cases(sizes: Sequence[Case], claimed: Collection[str]) -> tuple[Case, ...]:
+    """Make the second part of a prompt: what is after a cache, or all keys with the last queries alone."""
+    if "causal" not in claimed:
+        return tuple(sizes)  # nothing of them is a part of a prompt, which is said
+    cases: list[Case] = []
+    for case in sizes:
+        for before in dict.fromkeys([case.keys // 2, case.keys - 1]):
+            if not before:
+                continue
+            part = replace(case, queries=case.keys - before).having(causal=True)
+            cases.append(part.having(cache=before) if "cache" in claimed else part)
+    return tuple(cases)
 
 
 def list_decode_ways(claimed: Collection[str]) -> Iterator[dict[str, Any]]:
@@ -176,6 +208,9 @@ def add_causal(case: Case, name: str, claimed: Collection[str]) -> Case:
 
 QUICK_BLOCKS, BLOCKS = (64, 128), (16, 32, 64, 128, 256, 512, 1024)
 """The sizes of blocks that kernels have, where none are said."""
+
+MOST_QUICK_BLOCKS, MOST_BLOCKS = 2, 8
+"""How many sizes are taken of those that a target's source has."""
 
 REST = 5
 """Keys in a last block that is not full, behind two that are."""
