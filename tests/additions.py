@@ -1,4 +1,4 @@
-"""The rule, the step and the weight of CONTRIBUTING, registered in this process and taken everywhere.
+"""The rule, the step and the weight of the recipes, registered in this process and taken everywhere.
 
 A script: tables are read when they are imported, so it registers first and imports afterwards.
 """
@@ -16,14 +16,13 @@ from textwrap import indent
 import numpy as np
 import pytest
 
-CONTRIBUTING = Path(__file__).parent.parent / "CONTRIBUTING.md"
+ROOT = Path(__file__).parent.parent
+RECIPES = "\n".join((ROOT / name).read_text() for name in ("CONTRIBUTING.md", "attnctl/math/README.md"))
 
 
 def snippet(name):
-    """The code block under a marker of CONTRIBUTING."""
-    found = re.search(
-        rf"<!-- {name} -->\n```python\n(.*?)^```$", CONTRIBUTING.read_text(), re.DOTALL | re.MULTILINE
-    )
+    """The code block under a marker of the recipes."""
+    found = re.search(rf"<!-- {name} -->\n```python\n(.*?)^```$", RECIPES, re.DOTALL | re.MULTILINE)
     return found[1]
 
 
@@ -121,11 +120,11 @@ def copied():
 
 
 def with_step():
-    """The package with the step of CONTRIBUTING in four of its files."""
+    """The package with the step of the recipes in four of its files."""
     room = copied()
     (room / "math" / "ops" / "sharpen.py").write_text(snippet("op"))
     field = 'sharpen: float | None = field(default=None, metadata={"setting": SHARPEN})'
-    assert field in CONTRIBUTING.read_text()
+    assert field in RECIPES
     before(room / "math" / "names.py", '    vectors("Q_rotated"', f"    {snippet('row').strip()},\n")
     before(room / "math" / "derivation.py", "def norms(", snippet("lines") + "\n\n")
     before(room / "math" / "derivation.py", "    norms,\n", "    sharpening,\n")
@@ -139,10 +138,10 @@ def with_step():
 
 
 def with_weight():
-    """The package with the weight of CONTRIBUTING in three of its files."""
+    """The package with the weight of the recipes in three of its files."""
     room = copied()
     field = 'skip: bool = field(default=False, metadata={"setting": SKIP})'
-    assert field in CONTRIBUTING.read_text()
+    assert field in RECIPES
     rows = "".join(f"    {row},\n" for row in snippet("weight rows").splitlines())
     before(room / "math" / "names.py", "    matrix(W_O", rows)
     lines = indent(snippet("weight lines"), "    ")
