@@ -6,8 +6,10 @@ A script: tables are read when they are imported, so it registers first and impo
 import io
 import json
 import math
+import os
 import re
 import shutil
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -291,5 +293,126 @@ def weight():
         assert [said in problem for problem in refused.value.problems] == [True], refused.value.problems
 
 
+VERB = {
+    "verbs/longest/verb.py": '''
+"""What is said of longest."""
+
+from attnctl.base.verb import Verb
+from attnctl.store.formats import FOUND_JSON
+
+VERB = Verb(
+    name="longest",
+    section="Look",
+    place=55,
+    line="Name the longest token.",
+    daily={"longest": "json output"},
+    formats={"longest": (FOUND_JSON,)},
+    views={"Longest": "attnctl.verbs.longest:longest_lines"},
+    function="attnctl.verbs.longest:longest",
+    sources={"longest": "{} --json"},
+    trial="a.json",
+)
+''',
+    "verbs/longest/__init__.py": '''
+"""Which token of a trace is the longest."""
+
+from typing import Any, NamedTuple
+
+from attnctl.base import Displayed
+from attnctl.base.dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class Longest(Displayed):
+    token: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"token": self.token, "length": len(self.token)}
+
+
+def longest(trace: Any) -> Longest:
+    """The longest token of a trace."""
+    return Longest(max(trace.tokens or ("",), key=len))
+
+
+def longest_lines(found: Longest, screen: Any) -> Any:
+    yield [(found.token, "name"), (f" has {len(found.token)} characters", "")]
+''',
+    "cli/longest.py": '''
+"""attnctl longest: the longest token of a dump."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from attnctl.cli import options
+from attnctl.cli.options import argument, command, option
+from attnctl.cli.output import give
+from attnctl.sources import HELP, open_source
+from attnctl.verbs.longest import longest as find_longest
+from attnctl.verbs.longest import longest_lines
+
+
+@command("attnctl longest dump.json")
+def longest(
+    *,
+    source: str = argument(HELP, "SOURCE"),
+    json: bool = option("Print it as JSON."),
+    output: list[str] | None = options.findings_option("longest"),
+) -> None:
+    """Name the longest token of a dump."""
+    found = find_longest(open_source(source).traces()[0])
+    give("longest", [found], output, partial(longest_lines, found), json=json)
+''',
+}
+"""A verb in the files that its recipe names."""
+
+LAWS = ("cli/test_help.py", "cli/test_narrow.py", "cli/test_source_kinds.py", "attacks/test_written.py")
+
+
+def recipe_files(name):
+    """The files of the package that the recipe of a verb has written."""
+    recipe = RECIPES.partition("### A verb")[2].partition("\nHelp, ")[0]
+    paths = re.findall(r"^\d\. `attnctl/(\S+)`:", recipe, re.MULTILINE)
+    return {path.replace("NAME", name) for path in paths}
+
+
+def verb():
+    """A verb in its three files, held to the laws of the others' tests."""
+    assert recipe_files("longest") == VERB.keys()
+    room = copied()
+    for path, code in VERB.items():
+        (room / path).parent.mkdir(exist_ok=True)
+        (room / path).write_text(code.lstrip())
+    import attnctl
+
+    listed = re.findall(r"^  (\w+) +[A-Z]", shell("--help")[1], re.MULTILINE)
+    assert listed[listed.index("longest") - 1 :][:3] == ["stats", "longest", "model"]
+    assert "attnctl longest dump.json" in shell("longest", "--help")[1]
+    assert "-o, --output" in shell("longest", "--help")[1]
+    assert "there are run," in refusal("nothing")
+    assert "longest" in refusal("nothing")
+    assert shell("run", "I adore it", "-o", "a.json") == (0, "")
+    assert shell("longest", "a.json") == (0, "adore has 5 characters\n")
+    assert shell("longest", "a.json", "-o", "found.json") == (0, "")
+    assert json.loads(Path("found.json").read_text()) == {"token": "adore", "length": 5}
+    assert ".xyz" in refusal("longest", "a.json", "-o", "found.xyz")
+    assert "longest" in dir(attnctl)
+    assert str(attnctl.longest(attnctl.load("a.json"))) == "adore has 5 characters"
+
+    tests = [str(ROOT / "tests" / law) for law in LAWS]
+    shutil.copytree(ROOT / "configs", "configs")
+    of_verb = ["-n", "0", "-p", "no:cacheprovider", "-m", "slow or not slow", "-k", "longest"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *of_verb, *tests],
+        env=os.environ | {"PYTHONPATH": str(Path.cwd())},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count(".") > 10, "the laws have taken it up"
+
+
 if __name__ == "__main__":
-    {"rule": rule, "step": step, "weight": weight}[sys.argv[1]]()
+    {"rule": rule, "step": step, "weight": weight, "verb": verb}[sys.argv[1]]()

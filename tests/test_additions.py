@@ -9,7 +9,7 @@ import pytest
 
 @pytest.mark.parametrize(
     "what",
-    ["rule", pytest.param("step", marks=pytest.mark.slow), pytest.param("weight", marks=pytest.mark.slow)],
+    ["rule", *(pytest.param(what, marks=pytest.mark.slow) for what in ("step", "weight", "verb"))],
 )
 def test_the_snippets_of_the_recipes_go_everywhere(what, tmp_path):
     done = subprocess.run(

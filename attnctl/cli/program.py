@@ -9,10 +9,10 @@ from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
-from attnctl import VERBS
 from attnctl.base import __version__
 from attnctl.base.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.base.files import OverwriteError, one_command
+from attnctl.base.rooms import module_of_commands
 from attnctl.cli.command import find_command
 from attnctl.drawing.screen.output import say
 from attnctl.drawing.screen.text import visible
@@ -139,7 +139,7 @@ def may_be_slip(word: str) -> bool:
 def usage(error: TyperException, args: list[str]) -> str:
     """A usage error, with the command whose help explains it."""
     context = getattr(error, "ctx", None)
-    told = ["attnctl", *(arg for arg in args[:1] if arg in VERBS)]
+    told = ["attnctl", *(arg for arg in args[:1] if module_of_commands(arg))]
     path = context.command_path if context is not None else " ".join(told)
     dashed = any(arg.startswith("-") and " " in arg for arg in args)
     hint = '; put "--" before a sentence that starts with "-"' if dashed else ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from attnctl import api
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.rooms import formats_of
 from attnctl.base.setting import ATTENTION, SENTENCE, Given
 from attnctl.base.values import words
 from attnctl.base.workers import ENGINE, Engine
@@ -19,7 +20,7 @@ from attnctl.cli.options import argument, command, option
 from attnctl.cli.output import progress
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import Element, print_view
-from attnctl.formats import FINDINGS, format_for, print_bytes, print_found, print_json, write_found
+from attnctl.formats import format_for, print_bytes, print_found, print_json, write_found
 from attnctl.inputs.config.fields import settings_with_flags
 from attnctl.inputs.config.flags import by_flag, settings_from
 from attnctl.inputs.config.settings import Settings
@@ -333,7 +334,7 @@ def write_report(found: StatsReport, out: Output) -> None:
 
 def is_part(path: str) -> bool:
     """True for a file that has all digits of a corpus's statistics, not for a table or picture of them."""
-    return format_for(path, 1, FINDINGS["stats"]).name == "json"
+    return format_for(path, 1, formats_of("stats")).name == "json"
 
 
 def measure_shard(

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import STANDARD_INPUT
+from attnctl.base.format import function
 from attnctl.base.words import one_of
 from attnctl.inputs.config.settings import EXAMPLE
 from attnctl.store import DUMPS
-from attnctl.store.files import function
 
 if TYPE_CHECKING:
     from attnctl.sources.sentence import Arguments, Source
