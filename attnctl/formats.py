@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnctl.base.format import Format
+from attnctl.base.plugins import added
 from attnctl.base.rooms import formats_of
 from attnctl.store import files
 from attnctl.store.files import (
@@ -48,7 +49,7 @@ __all__ += [
 ]
 
 
-FORMATS = (
+OWN_FORMATS = (
     Format("json", ".json", "attnctl.store.json_file:write_json"),
     Format("jsonl", ".jsonl", "attnctl.store.json_file:write_jsonl"),
     Format("npz", ".npz", "attnctl.store.npz:write_npz", binary=True, single=True),
@@ -65,6 +66,7 @@ FORMATS = (
     *pictures_by("attnctl.drawing.show.picture"),
     Format("html", ".html", "attnctl.pages.traces:write_traces", binary=True, picture=True),
 )
+FORMATS = (*OWN_FORMATS, *added("formats", Format, taken=[fmt.name for fmt in OWN_FORMATS]).values())
 
 
 def write(traces: Sequence[Trace], path: str | Path) -> None:

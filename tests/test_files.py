@@ -157,6 +157,7 @@ OURS = {f"{of}.load" for of in ("found", "tensor", "npy", "weight", "scales", "b
 ELSEWHERE = {
     ("base/files.py", "open"): "the place where files are read",
     ("base/files.py", "os.open"): "the same",
+    ("base/plugins.py", "os.open"): "what is installed",
     ("store/files.py", "Path(path).open"): "the place where files are written: a device",
     ("store/files.py", "temporary.open"): "the same: beside the target",
     ("store/raw.py", "open"): "a descriptor of a file that is open",

@@ -1,4 +1,4 @@
-"""Where verbs are found: each in `verb.py` of its room, a folder of `attnctl/verbs/`.
+"""Where verbs are found: each in `verb.py` of its room, a folder of `attnctl/verbs/`, or in a plug-in.
 
 Help, completion, the command line, the formats of findings, the views of their values, the names of
 `attnctl` in Python and the laws of the tests iterate these.
@@ -24,12 +24,29 @@ def is_own(name: str) -> bool:
 
 def module_of_commands(name: str) -> str | None:
     """The module with the COMMANDS of this verb; None where there is no such verb."""
-    return f"attnctl.cli.{name}" if is_own(name) else None
+    if is_own(name):
+        return f"attnctl.cli.{name}"
+    verb = find_verb(name)
+    return verb and verb.module
 
 
 def find_verb(name: str) -> Verb | None:
     """The verb of this name; nothing of its room but `verb.py` is imported."""
-    return load_verb(name) if is_own(name) else None
+    if is_own(name):
+        return load_verb(name)
+
+    from attnctl.base.plugins import named_in
+
+    return plugged_verbs().get(name) if name in named_in("verbs") else None
+
+
+@cache
+def plugged_verbs() -> dict[str, Verb]:
+    from attnctl.base.plugins import added
+    from attnctl.base.verb import Verb
+
+    own = [name for name in os.listdir(ROOMS) if is_own(name)]  # noqa: PTH208
+    return added("verbs", Verb, taken=own)
 
 
 @cache
@@ -57,7 +74,8 @@ def load_verb(name: str) -> Verb:
 @cache
 def all_verbs() -> dict[str, Verb]:
     """Every verb by its name, in the order in which a newcomer meets them."""
-    verbs = [verb for verb in map(find_verb, sorted(os.listdir(ROOMS))) if verb is not None]  # noqa: PTH208
+    own = [load_verb(name) for name in sorted(os.listdir(ROOMS)) if is_own(name)]  # noqa: PTH208
+    verbs = [*own, *plugged_verbs().values()]
     return {verb.name: verb for verb in sorted(verbs, key=order)}
 
 

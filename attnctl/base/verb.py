@@ -37,5 +37,7 @@ class Verb(NamedTuple):
     """``module:name`` of what Python calls by the verb's name, where that can be."""
     sources: Mapping[str, str] = {}
     """The commands that take a SOURCE, each as one calls it: {"stats": "{} --json"}."""
+    module: str = ""
+    """The module of its COMMANDS, of one that a plug-in adds; ours are `attnctl.cli.NAME`."""
     trial: str = ""
     """Words after its name that show something of a dump a.json: laws over all verbs carry them out."""

@@ -19,6 +19,7 @@ stacks, says how it is called in a case of `tests/models/cases.py`.
 
 from __future__ import annotations
 
+from attnctl.base.plugins import added
 from attnctl.models.families import encoders, experts, gpt, llama, states, windows
 from attnctl.models.family import Stack, derive_stack
 
@@ -130,6 +131,8 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     },
 }
 """Every model_type, with its stacks of layers by name; the one without a name comes first."""
+
+FAMILIES |= added("families", dict, taken=FAMILIES, named=False)
 
 NEEDS = {
     "something other than attention": "mamba mamba2 falcon_mamba rwkv xlstm",
