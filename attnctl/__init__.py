@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # for type checkers and editors; "as" says that the name is o
     from attnctl.testing import check_module as check_module
     from attnctl.traces import Trace as Trace
 
-OF_API = "run_many run_model corpus merge_corpus load story lens lessons grade cost"
+OF_API = "run_many run_model merge_corpus load story lens lessons grade cost"
 BESIDE_VERBS = {
     **dict.fromkeys(OF_API.split(), "attnctl.api"),
     "check_module": "attnctl.testing",

@@ -95,7 +95,7 @@ FOUND = {
     "a gradient of a config": ("run I -c g.yaml", "g.npy"),
     "a gradient of a config, over arrays": ("attend qkv.npz -c g.yaml", "g.npy"),
     "an answer of a file": ("learn --answers a.yaml --lesson your-own", "own.npz"),
-    "a corpus": ("stats --file s.txt", "s.txt"),
+    "a corpus": ("corpus run s.txt", "s.txt"),
     "a lesson": ("learn --from lessons --list", "lessons/a.yaml"),
     "a dump of a lesson": ("learn --from dumps --lesson a", "dumps/d.json"),
 }

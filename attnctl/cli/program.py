@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typer import TyperException
 
 CAPTURE = "capture"  # the command of which most words are another program's
+STATS = "stats"  # the command that was several
 COMPLETING = "COMP_WORDS"  # in the environment where a shell asks for words
 REPORT = "this is a bug in attnctl; please report it with what --debug prints (attnctl --debug COMMAND …)"
 
@@ -94,6 +95,13 @@ def command(args: list[str]) -> Exit:
     )
     if args[:1] in (["help"], ["version"]):  # as words, too
         args = [*args[1:], f"--{args[0]}"]
+    if args[:1] == [STATS] and COMPLETING not in os.environ:
+        from attnctl.cli.renamed import in_new_words, note_of
+
+        new = in_new_words(args)
+        if new != args:
+            complain(note_of(new))
+            args = new
     if COMPLETING not in os.environ:
         if args[:1] != [CAPTURE] and any(map(may_be_slip, args[1:])):
             from attnctl.cli.slips import refuse_slips

@@ -20,3 +20,12 @@ def workbook(module: str) -> Format:
 
 def page(writer: str) -> Format:
     return Format("html", ".html", writer, binary=True)
+
+
+OF_HEADS = (
+    FOUND_JSON,
+    Format("csv", ".csv", "attnctl.verbs.stats.view:write_csv", text=True),
+    *pictures_by("attnctl.verbs.stats.picture"),
+    page("attnctl.pages.tables:write_stats"),
+)
+"""What each head does, in a dump or over a corpus."""

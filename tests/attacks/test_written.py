@@ -22,6 +22,7 @@ LINES = {
     "check": ["check", "dump.json"],
     "diff": ["diff", "dump.json", "theirs.npz"],
     "stats": ["stats", "dump.json"],
+    "corpus": ["corpus", "run", "corpus.txt"],
     "exercise": ["exercise", "make", "dump.json", "--blank", "scores"],
     "config": ["config", "init", EVIL, "--force"],
 }
@@ -51,6 +52,7 @@ def dump(call):
     data["config"]["note"] = EVIL
     for name in ("dump.json", "a.json"):
         Path(name).write_text(json.dumps(data))
+    Path("corpus.txt").write_text(EVIL)
     np.savez("theirs.npz", **dict.fromkeys(["Q", "K", "V", EVIL], np.ones((3, 4))))
     return call
 

@@ -21,6 +21,7 @@ VIEWS = [
     ("check", "--about", "no-scale"),
     ("diff", "gradients.json", "other.json"),
     ("stats", "other.json", "--rollout"),
+    ("corpus", "run", str(ROOT / "samples/sentences.txt")),
     ("model", str(ROOT / "tests/models/checkpoints/bert")),
     ("run", "--model", GPT2, "--ids", "3,4,5", "--next", "3"),
     ("run", "--model", GPT2, "--ids", "3,4,5", "--lens"),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from attnctl.base.format import Format
 from attnctl.base.verb import Verb
-from attnctl.store.formats import FOUND_JSON, page, pictures_by
+from attnctl.store.formats import OF_HEADS
 
 VERB = Verb(
     name="stats",
@@ -12,18 +11,10 @@ VERB = Verb(
     place=50,
     line="Measure each head: entropy, distance, what it looks at.",
     daily={
-        "stats": "trace name heads causal config model file shard rollout precision heat json output",
+        "stats": "trace name heads causal config model rollout precision heat json output",
     },
     formats={
-        "stats": (
-            FOUND_JSON,
-            Format("csv", ".csv", "attnctl.verbs.stats.view:write_csv", text=True),
-            *pictures_by("attnctl.verbs.stats.picture"),
-            page("attnctl.pages.tables:write_stats"),
-        ),
-    },
-    views={
-        "CorpusPart": "attnctl.verbs.stats.view:part_lines",
+        "stats": OF_HEADS,
     },
     function="attnctl.api:stats",
     sources={
