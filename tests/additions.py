@@ -293,6 +293,85 @@ def weight():
         assert [said in problem for problem in refused.value.problems] == [True], refused.value.problems
 
 
+LOUDNESS = '''
+from __future__ import annotations
+
+from attnctl.base.dataclass import dataclass
+from attnctl.math import Array
+from attnctl.math.notation import Input, Term
+from attnctl.math.ops.base import Op, Places
+
+
+@dataclass(frozen=True)
+class Loudness(Op):
+    """x · g, a number for each head."""
+
+    signature = "batch? head query d, head -> batch? head query d"
+    linear = ((0,), (1,))
+    words = "Each head of {0} is multiplied by its number of {1}."
+    flops = 1
+
+    def apply(self, x: Array, g: Array) -> Array:
+        return x * g[:, None, None]
+
+    def form(self, cell: Places, x: Input, g: Input) -> Term:
+        return x.at(*cell) * g.at(cell[-3])
+'''
+LOUD_ROWS = """
+    Name("W_loud", "W", ("head",), leaf=True, input=True, once=True, of="Q", asked="loud"),
+    vectors("Q_loud", "Q", "head", "query", "d_k"),
+"""
+LOUD_LINES = '''
+def loudness(v: Variant, at: Latest) -> Lines:
+    """Q times a number for each head."""
+    if v.loud:
+        yield from given(v, "W_loud")
+        yield line("Q_loud", Loudness(), (at["Q"], "W_loud"), f"{at['Q']} · W_loud")
+
+
+'''
+LOUD_SETTING = """
+LOUD = Setting("loud", SWITCH, "Each head of Q is multiplied by a number of its own.", True, Flag("--loud"))
+
+"""
+
+
+def number():
+    """A weight of one number for each head: drawn, written, read, checked and explained."""
+    math_room = copied() / "math"
+    (math_room / "ops" / "loudness.py").write_text(LOUDNESS)
+    before(math_room / "names.py", '    vectors("Q_rotated"', LOUD_ROWS)
+    derivation = math_room / "derivation.py"
+    before(derivation, "def norms(", LOUD_LINES)
+    before(derivation, "    norms,\n", "    loudness,\n")
+    before(derivation, "from attnctl.math.rules", "from attnctl.math.ops.loudness import Loudness\n")
+    kind = math_room / "kind.py"
+    before(kind, "@dataclass(frozen=True, kw_only=True)", LOUD_SETTING)
+    before(kind, "    rules: tuple", '    loud: bool = field(default=False, metadata={"setting": LOUD})\n')
+    import attnctl
+
+    assert shell("run", SENTENCE, "--heads", "2", "--loud", "-o", "x.npz")[0] == 0
+    trace = attnctl.load("x.npz")
+    assert trace["W_loud"].shape == (2,)
+    np.testing.assert_allclose(trace["Q_loud"], trace["Q"] * trace["W_loud"][:, None, None])
+    assert shell("check", "x.npz")[0] == shell("explain", "x.npz", "Q_loud[1,cat,0]")[0] == 0
+    assert "W_loud" in shell("run", SENTENCE, "--loud", "--cost")[1]
+    assert "heads numbers" in shell("config", "schema")[1]
+
+    config = f"sentence: {SENTENCE}\nheads: 2\nloud: true\nweights: {{W_loud: [1.0, 2.0]}}\n"
+    Path("c.yaml").write_text(config)
+    assert shell("run", "-c", "c.yaml", "-o", "config.json")[0] == 0
+    assert attnctl.load("config.json")["W_loud"].tolist() == [1, 2]
+    Path("c.yaml").write_text(config.replace("2.0]", "2.0, 3.0]"))
+    assert "$.weights.W_loud: 3, expected 2 (head)" in refusal("run", "-c", "c.yaml")
+    Path("c.yaml").write_text(config.replace("W_loud: [1.0, 2.0]", "random: {layout: per_head}"))
+    assert shell("run", "-c", "c.yaml")[0] == 0
+
+    arrays = {name: np.random.RandomState(0).randn(2, 3, 4) for name in "QKV"}
+    found = attnctl.attend(arrays | {"W_loud": np.array([1.0, 2.0])}, loud=True)
+    np.testing.assert_array_equal(found["Q_loud"][1], 2 * arrays["Q"][1])
+
+
 VERB = {
     "verbs/longest/verb.py": '''
 """What is said of longest."""
@@ -303,7 +382,7 @@ from attnctl.store.formats import FOUND_JSON
 VERB = Verb(
     name="longest",
     section="Look",
-    place=55,
+    place=57,
     line="Name the longest token.",
     daily={"longest": "json output"},
     formats={"longest": (FOUND_JSON,)},
@@ -387,7 +466,7 @@ def verb():
     import attnctl
 
     listed = re.findall(r"^  (\w+) +[A-Z]", shell("--help")[1], re.MULTILINE)
-    assert listed[listed.index("longest") - 1 :][:3] == ["stats", "longest", "model"]
+    assert listed[listed.index("longest") - 1 :][:3] == ["corpus", "longest", "model"]
     assert "attnctl longest dump.json" in shell("longest", "--help")[1]
     assert "-o, --output" in shell("longest", "--help")[1]
     assert "there are run," in refusal("nothing")
@@ -415,4 +494,4 @@ def verb():
 
 
 if __name__ == "__main__":
-    {"rule": rule, "step": step, "weight": weight, "verb": verb}[sys.argv[1]]()
+    {"rule": rule, "step": step, "weight": weight, "number": number, "verb": verb}[sys.argv[1]]()

@@ -9,7 +9,10 @@ import pytest
 
 @pytest.mark.parametrize(
     "what",
-    ["rule", *(pytest.param(what, marks=pytest.mark.slow) for what in ("step", "weight", "verb"))],
+    [
+        "rule",
+        *(pytest.param(what, marks=pytest.mark.slow) for what in ("step", "weight", "number", "verb")),
+    ],
 )
 def test_the_snippets_of_the_recipes_go_everywhere(what, tmp_path):
     done = subprocess.run(
