@@ -58,14 +58,11 @@ def load_verb(name: str) -> Verb:
     """
     module = f"attnctl.verbs.{name}.verb"
     if module not in sys.modules:
-        from importlib.machinery import PathFinder
+        from importlib.machinery import SourceFileLoader
         from types import ModuleType
 
-        spec = PathFinder.find_spec(module, [os.path.join(ROOMS, name)])  # noqa: PTH118
-        assert spec is not None
-        assert spec.loader is not None
         room = ModuleType(module)
-        spec.loader.exec_module(room)
+        SourceFileLoader(module, os.path.join(ROOMS, name, "verb.py")).exec_module(room)  # noqa: PTH118
         sys.modules[module] = room
     found: Verb = sys.modules[module].VERB
     return found

@@ -9,6 +9,7 @@ from time import strftime
 from typing import TYPE_CHECKING, NamedTuple
 
 from attnctl import api
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.files import STANDARD_INPUT
 from attnctl.base.setting import ARRAYS, Given
@@ -99,7 +100,7 @@ class PortOptions(NamedTuple):
     def is_of_every_layer(self) -> bool:
         return self.model is not None and self.layer is None
 
-    def open(self) -> Layers | None:
+    def layers(self) -> Layers | None:
         if self.model is None:
             return None
         from attnctl.models.run import ModelInput
@@ -125,7 +126,8 @@ class ProgramOptions(NamedTuple):
         return {"--fix": self.fix, "--diff": self.diff, "--stdin": self.stdin is not None}
 
 
-class AskedCheck(NamedTuple):
+@dataclass(frozen=True)
+class AskedCheck:
     """A check as the command line asks for it, which may be carried out again and again."""
 
     text: str
@@ -142,7 +144,7 @@ class AskedCheck(NamedTuple):
     output: Sequence[str] | None
 
     def carry_out(self) -> Exit:
-        source = self.open()
+        source = self.open_named()
         several = read_source(source)
         files, _ = options.split_outputs(self.output)
         if self.port.is_of_every_layer:
@@ -163,7 +165,7 @@ class AskedCheck(NamedTuple):
             return mend_program(of_program, agrees, self.strictness, write=self.program.fix)
         return Exit.of(agrees)
 
-    def open(self) -> Source:
+    def open_named(self) -> Source:
         """The source. Raises AttnError for options that mean nothing for it."""
         source = open_source(self.text, self.beside, lone_word=False)
         raise_all(source.list_unused({"--trace": self.beside.trace, "--name": self.names or None}, {}))
@@ -178,7 +180,7 @@ class AskedCheck(NamedTuple):
 
     def judge(self, source: Source, of_program: ProgramJudge | None) -> Judge:
         """What judges a trace of the source, and names the command that explains what is wrong of it."""
-        port = self.port.open()
+        port = self.port.layers()
         if of_program is not None:
             return judge_program(source, of_program)
 
