@@ -1,7 +1,6 @@
 """A format in which traces or findings are written: its name, its suffix, the function that writes it."""
 
-from __future__ import annotations
-
+# Annotations are types here: as text, `NamedTuple` would compile each at every start.
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,6 @@
 """A verb as a value: what help, completion, Python and the tests are told of it."""
 
-from __future__ import annotations
-
+# Annotations are types here: as text, `NamedTuple` would compile each at every start.
 from collections.abc import Mapping
 from typing import NamedTuple
 

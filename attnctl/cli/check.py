@@ -1,7 +1,6 @@
 """attnctl check: anyone's dump, recomputed; the first wrong step, and the mistake that explains it."""
 
-from __future__ import annotations
-
+# Annotations are types here, which `command` reads: as text, each would be compiled again.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -100,7 +99,7 @@ class PortOptions(NamedTuple):
     def is_of_every_layer(self) -> bool:
         return self.model is not None and self.layer is None
 
-    def layers(self) -> Layers | None:
+    def layers(self) -> "Layers | None":
         if self.model is None:
             return None
         from attnctl.models.run import ModelInput
@@ -178,7 +177,7 @@ class AskedCheck:
         assert self.port.model is not None
         return check_layers(self.port.model, trace, json=self.answer.json, quiet=self.answer.quiet)
 
-    def judge(self, source: Source, of_program: ProgramJudge | None) -> Judge:
+    def judge(self, source: Source, of_program: "ProgramJudge | None") -> Judge:
         """What judges a trace of the source, and names the command that explains what is wrong of it."""
         port = self.port.layers()
         if of_program is not None:
@@ -306,7 +305,7 @@ def refuse_for_source(source: Source, of_program: Mapping[str, bool], name: Sequ
     )
 
 
-def judge_of(source: Source, config: str | None, strictness: StrictnessOptions) -> ProgramJudge | None:
+def judge_of(source: Source, config: str | None, strictness: StrictnessOptions) -> "ProgramJudge | None":
     """What judges the attentions of a program, as the command line asks; None of other sources."""
     if not source.is_program:
         return None
@@ -324,7 +323,7 @@ def judge_of(source: Source, config: str | None, strictness: StrictnessOptions) 
     return ProgramJudge(source.program, check_arrays, make_settings)
 
 
-def judge_program(source: Source, of_program: ProgramJudge) -> Judge:
+def judge_program(source: Source, of_program: "ProgramJudge") -> Judge:
     """What judges an attention of a program, where it stands."""
 
     def judge(found: Trace, which: str) -> tuple[Report, str]:
@@ -338,7 +337,7 @@ def judge_program(source: Source, of_program: ProgramJudge) -> Judge:
 
 
 def mend_program(
-    judge: ProgramJudge, agrees: bool | None, strictness: StrictnessOptions, *, write: bool
+    judge: "ProgramJudge", agrees: bool | None, strictness: StrictnessOptions, *, write: bool
 ) -> Exit:
     """Try changes of a wrong program, show the one with which everything agrees, and write it."""
     if agrees is not False:
