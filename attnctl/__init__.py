@@ -39,67 +39,38 @@ if TYPE_CHECKING:  # for type checkers and editors; "as" says that the name is o
     from attnctl.testing import check_module as check_module
     from attnctl.traces import Trace as Trace
 
-VERBS = {
-    "run": ("Look", "Tokenize a sentence, attend, show every step.", "api"),
-    "show": ("Look", "Render a dump again, whole or in part.", ""),
-    "explain": ("Look", "Show the arithmetic behind one cell.", "api"),
-    "explore": ("Look", "Walk through every step in the terminal.", ""),
-    "stats": ("Look", "Measure each head: entropy, distance, what it looks at.", "api"),
-    "model": ("Look", "Describe a trained model, layer by layer.", ""),
-    "effect": ("Look", "Say what each head does to the next token.", "api"),
-    "learn": ("Learn", "Take a lesson: predict a number, then see it revealed.", ""),
-    "exercise": ("Learn", "Make exercises, and grade a class.", ""),
-    "check": ("Compare", "Recompute a dump or a program; name the first wrong step and why.", "api"),
-    "mistakes": ("Compare", "List the known mistakes, or explain one.", ""),
-    "diff": ("Compare", "Compare two dumps: where they part, by how much, and why.", "api"),
-    "attend": ("Build", "Attend over arrays: Q K V, or X and weights.", "api"),
-    "conform": ("Build", "Test an attention function on a suite of cases.", "api"),
-    "mutants": ("Build", "Say which wrong kernels a tolerance, or your own test, would miss.", ""),
-    "capture": ("Build", "Run a program and record each call of attention in it.", "api"),
-    "config": ("Files", "Write, check and describe YAML configs.", ""),
-    "examples": ("Files", "List the configs that are installed, or print one.", ""),
+OF_API = "run_many run_model merge_corpus load story lens lessons grade cost"
+BESIDE_VERBS = {
+    **dict.fromkeys(OF_API.split(), "attnctl.api"),
+    "check_module": "attnctl.testing",
+    "Trace": "attnctl.traces",
+    "AttnError": "attnctl.base.errors",
 }
-"""Every command in the order a newcomer meets them: its section of the help, its line there, and the module
-of its function in Python, where it has one. `attnctl.cli.NAME` holds its COMMANDS."""
-
-BESIDE_VERBS = "run_many run_model corpus merge_corpus load story lens lessons grade cost"
-HOMES = {
-    **{name: home for name, (_, _, home) in VERBS.items() if home},
-    **dict.fromkeys(BESIDE_VERBS.split(), "api"),
-    "check_module": "testing",
-    "Trace": "traces",
-    "AttnError": "base.errors",
-}
-"""The module of each name of the Python API."""
+"""The module of each name of the Python API that is no verb's; a verb says itself what its function is."""
 
 register_views(
-    {
-        "Report": "attnctl.verbs.check.view:report_lines",
-        "Difference": "attnctl.verbs.diff.view:difference_lines",
-        "Conformance": "attnctl.verbs.conform.report:list_lines",
-        "CorpusPart": "attnctl.verbs.stats.view:part_lines",
-        "Score": "attnctl.verbs.mutants.view:score_lines",
-        "Survey": "attnctl.verbs.mutants.view:survey_lines",
-        "Effects": "attnctl.verbs.effect.view:effect_lines",
-        "Lens": "attnctl.verbs.models.next:lens_lines",
-        "Story": "attnctl.verbs.story.view:story_lines",
-    },
-    plain_text="attnctl.drawing.screen.output:text_of_view",
-    notebook="attnctl.pages.found:bundle",
+    plain_text="attnctl.drawing.screen.output:text_of_view", notebook="attnctl.pages.found:bundle"
 )
-
-__all__ = [*HOMES, "__version__"]  # noqa: PLE0604  (all are texts)
 
 
 def __dir__() -> list[str]:
     """Offer the verbs to completion, and no modules."""
-    return __all__
+    from attnctl.base.rooms import all_verbs
+
+    functions = [verb.name for verb in all_verbs().values() if verb.function]
+    return [*functions, *BESIDE_VERBS, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for, and NumPy only then."""
-    if name not in HOMES:
-        raise AttributeError(f"module 'attnctl' has no attribute {name!r}")
-    from importlib import import_module
+    if name == "__all__":
+        return __dir__()
+    from attnctl.base.format import function
+    from attnctl.base.rooms import find_verb
 
-    return getattr(import_module(f"attnctl.{HOMES[name]}"), name)
+    if name in BESIDE_VERBS:
+        return function(f"{BESIDE_VERBS[name]}:{name}")
+    verb = find_verb(name)
+    if verb is None or not verb.function:
+        raise AttributeError(f"module 'attnctl' has no attribute {name!r}")
+    return function(verb.function)

@@ -1,4 +1,4 @@
-"""The rule, the step and the weight of CONTRIBUTING, registered in this process and taken everywhere.
+"""The rule, the step and the weight of the recipes, registered in this process and taken everywhere.
 
 A script: tables are read when they are imported, so it registers first and imports afterwards.
 """
@@ -6,8 +6,10 @@ A script: tables are read when they are imported, so it registers first and impo
 import io
 import json
 import math
+import os
 import re
 import shutil
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -16,14 +18,13 @@ from textwrap import indent
 import numpy as np
 import pytest
 
-CONTRIBUTING = Path(__file__).parent.parent / "CONTRIBUTING.md"
+ROOT = Path(__file__).parent.parent
+RECIPES = "\n".join((ROOT / name).read_text() for name in ("CONTRIBUTING.md", "attnctl/math/README.md"))
 
 
 def snippet(name):
-    """The code block under a marker of CONTRIBUTING."""
-    found = re.search(
-        rf"<!-- {name} -->\n```python\n(.*?)^```$", CONTRIBUTING.read_text(), re.DOTALL | re.MULTILINE
-    )
+    """The code block under a marker of the recipes."""
+    found = re.search(rf"<!-- {name} -->\n```python\n(.*?)^```$", RECIPES, re.DOTALL | re.MULTILINE)
     return found[1]
 
 
@@ -121,11 +122,11 @@ def copied():
 
 
 def with_step():
-    """The package with the step of CONTRIBUTING in four of its files."""
+    """The package with the step of the recipes in four of its files."""
     room = copied()
     (room / "math" / "ops" / "sharpen.py").write_text(snippet("op"))
     field = 'sharpen: float | None = field(default=None, metadata={"setting": SHARPEN})'
-    assert field in CONTRIBUTING.read_text()
+    assert field in RECIPES
     before(room / "math" / "names.py", '    vectors("Q_rotated"', f"    {snippet('row').strip()},\n")
     before(room / "math" / "derivation.py", "def norms(", snippet("lines") + "\n\n")
     before(room / "math" / "derivation.py", "    norms,\n", "    sharpening,\n")
@@ -139,10 +140,10 @@ def with_step():
 
 
 def with_weight():
-    """The package with the weight of CONTRIBUTING in three of its files."""
+    """The package with the weight of the recipes in three of its files."""
     room = copied()
     field = 'skip: bool = field(default=False, metadata={"setting": SKIP})'
-    assert field in CONTRIBUTING.read_text()
+    assert field in RECIPES
     rows = "".join(f"    {row},\n" for row in snippet("weight rows").splitlines())
     before(room / "math" / "names.py", "    matrix(W_O", rows)
     lines = indent(snippet("weight lines"), "    ")
@@ -292,5 +293,205 @@ def weight():
         assert [said in problem for problem in refused.value.problems] == [True], refused.value.problems
 
 
+LOUDNESS = '''
+from __future__ import annotations
+
+from attnctl.base.dataclass import dataclass
+from attnctl.math import Array
+from attnctl.math.notation import Input, Term
+from attnctl.math.ops.base import Op, Places
+
+
+@dataclass(frozen=True)
+class Loudness(Op):
+    """x · g, a number for each head."""
+
+    signature = "batch? head query d, head -> batch? head query d"
+    linear = ((0,), (1,))
+    words = "Each head of {0} is multiplied by its number of {1}."
+    flops = 1
+
+    def apply(self, x: Array, g: Array) -> Array:
+        return x * g[:, None, None]
+
+    def form(self, cell: Places, x: Input, g: Input) -> Term:
+        return x.at(*cell) * g.at(cell[-3])
+'''
+LOUD_ROWS = """
+    Name("W_loud", "W", ("head",), leaf=True, input=True, once=True, of="Q", asked="loud"),
+    vectors("Q_loud", "Q", "head", "query", "d_k"),
+"""
+LOUD_LINES = '''
+def loudness(v: Variant, at: Latest) -> Lines:
+    """Q times a number for each head."""
+    if v.loud:
+        yield from given(v, "W_loud")
+        yield line("Q_loud", Loudness(), (at["Q"], "W_loud"), f"{at['Q']} · W_loud")
+
+
+'''
+LOUD_SETTING = """
+LOUD = Setting("loud", SWITCH, "Each head of Q is multiplied by a number of its own.", True, Flag("--loud"))
+
+"""
+
+
+def number():
+    """A weight of one number for each head: drawn, written, read, checked and explained."""
+    math_room = copied() / "math"
+    (math_room / "ops" / "loudness.py").write_text(LOUDNESS)
+    before(math_room / "names.py", '    vectors("Q_rotated"', LOUD_ROWS)
+    derivation = math_room / "derivation.py"
+    before(derivation, "def norms(", LOUD_LINES)
+    before(derivation, "    norms,\n", "    loudness,\n")
+    before(derivation, "from attnctl.math.rules", "from attnctl.math.ops.loudness import Loudness\n")
+    kind = math_room / "kind.py"
+    before(kind, "@dataclass(frozen=True, kw_only=True)", LOUD_SETTING)
+    before(kind, "    rules: tuple", '    loud: bool = field(default=False, metadata={"setting": LOUD})\n')
+    import attnctl
+
+    assert shell("run", SENTENCE, "--heads", "2", "--loud", "-o", "x.npz")[0] == 0
+    trace = attnctl.load("x.npz")
+    assert trace["W_loud"].shape == (2,)
+    np.testing.assert_allclose(trace["Q_loud"], trace["Q"] * trace["W_loud"][:, None, None])
+    assert shell("check", "x.npz")[0] == shell("explain", "x.npz", "Q_loud[1,cat,0]")[0] == 0
+    assert "W_loud" in shell("run", SENTENCE, "--loud", "--cost")[1]
+    assert "heads numbers" in shell("config", "schema")[1]
+
+    config = f"sentence: {SENTENCE}\nheads: 2\nloud: true\nweights: {{W_loud: [1.0, 2.0]}}\n"
+    Path("c.yaml").write_text(config)
+    assert shell("run", "-c", "c.yaml", "-o", "config.json")[0] == 0
+    assert attnctl.load("config.json")["W_loud"].tolist() == [1, 2]
+    Path("c.yaml").write_text(config.replace("2.0]", "2.0, 3.0]"))
+    assert "$.weights.W_loud: 3, expected 2 (head)" in refusal("run", "-c", "c.yaml")
+    Path("c.yaml").write_text(config.replace("W_loud: [1.0, 2.0]", "random: {layout: per_head}"))
+    assert shell("run", "-c", "c.yaml")[0] == 0
+
+    arrays = {name: np.random.RandomState(0).randn(2, 3, 4) for name in "QKV"}
+    found = attnctl.attend(arrays | {"W_loud": np.array([1.0, 2.0])}, loud=True)
+    np.testing.assert_array_equal(found["Q_loud"][1], 2 * arrays["Q"][1])
+
+
+VERB = {
+    "verbs/longest/verb.py": '''
+"""What is said of longest."""
+
+from attnctl.base.verb import Verb
+from attnctl.store.formats import FOUND_JSON
+
+VERB = Verb(
+    name="longest",
+    section="Look",
+    place=57,
+    line="Name the longest token.",
+    daily={"longest": "json output"},
+    formats={"longest": (FOUND_JSON,)},
+    views={"Longest": "attnctl.verbs.longest:longest_lines"},
+    function="attnctl.verbs.longest:longest",
+    sources={"longest": "{} --json"},
+    trial="a.json",
+)
+''',
+    "verbs/longest/__init__.py": '''
+"""Which token of a trace is the longest."""
+
+from typing import Any, NamedTuple
+
+from attnctl.base import Displayed
+from attnctl.base.dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class Longest(Displayed):
+    token: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"token": self.token, "length": len(self.token)}
+
+
+def longest(trace: Any) -> Longest:
+    """The longest token of a trace."""
+    return Longest(max(trace.tokens or ("",), key=len))
+
+
+def longest_lines(found: Longest, screen: Any) -> Any:
+    yield [(found.token, "name"), (f" has {len(found.token)} characters", "")]
+''',
+    "cli/longest.py": '''
+"""attnctl longest: the longest token of a dump."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from attnctl.cli import options
+from attnctl.cli.options import argument, command, option
+from attnctl.cli.output import give
+from attnctl.sources import HELP, open_source
+from attnctl.verbs.longest import longest as find_longest
+from attnctl.verbs.longest import longest_lines
+
+
+@command("attnctl longest dump.json")
+def longest(
+    *,
+    source: str = argument(HELP, "SOURCE"),
+    json: bool = option("Print it as JSON."),
+    output: list[str] | None = options.findings_option("longest"),
+) -> None:
+    """Name the longest token of a dump."""
+    found = find_longest(open_source(source).traces()[0])
+    give("longest", [found], output, partial(longest_lines, found), json=json)
+''',
+}
+"""A verb in the files that its recipe names."""
+
+LAWS = ("cli/test_help.py", "cli/test_narrow.py", "cli/test_source_kinds.py", "attacks/test_written.py")
+
+
+def recipe_files(name):
+    """The files of the package that the recipe of a verb has written."""
+    recipe = RECIPES.partition("### A verb")[2].partition("\nHelp, ")[0]
+    paths = re.findall(r"^\d\. `attnctl/(\S+)`:", recipe, re.MULTILINE)
+    return {path.replace("NAME", name) for path in paths}
+
+
+def verb():
+    """A verb in its three files, held to the laws of the others' tests."""
+    assert recipe_files("longest") == VERB.keys()
+    room = copied()
+    for path, code in VERB.items():
+        (room / path).parent.mkdir(exist_ok=True)
+        (room / path).write_text(code.lstrip())
+    import attnctl
+
+    listed = re.findall(r"^  (\w+) +[A-Z]", shell("--help")[1], re.MULTILINE)
+    assert listed[listed.index("longest") - 1 :][:3] == ["corpus", "longest", "model"]
+    assert "attnctl longest dump.json" in shell("longest", "--help")[1]
+    assert "-o, --output" in shell("longest", "--help")[1]
+    assert "there are run," in refusal("nothing")
+    assert "longest" in refusal("nothing")
+    assert shell("run", "I adore it", "-o", "a.json") == (0, "")
+    assert shell("longest", "a.json") == (0, "adore has 5 characters\n")
+    assert shell("longest", "a.json", "-o", "found.json") == (0, "")
+    assert json.loads(Path("found.json").read_text()) == {"token": "adore", "length": 5}
+    assert ".xyz" in refusal("longest", "a.json", "-o", "found.xyz")
+    assert "longest" in dir(attnctl)
+    assert str(attnctl.longest(attnctl.load("a.json"))) == "adore has 5 characters"
+
+    tests = [str(ROOT / "tests" / law) for law in LAWS]
+    shutil.copytree(ROOT / "configs", "configs")
+    of_verb = ["-n", "0", "-p", "no:cacheprovider", "-m", "slow or not slow", "-k", "longest"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *of_verb, *tests],
+        env=os.environ | {"PYTHONPATH": str(Path.cwd())},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count(".") > 10, "the laws have taken it up"
+
+
 if __name__ == "__main__":
-    {"rule": rule, "step": step, "weight": weight}[sys.argv[1]]()
+    {"rule": rule, "step": step, "weight": weight, "number": number, "verb": verb}[sys.argv[1]]()

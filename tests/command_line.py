@@ -2,10 +2,12 @@
 
 import io
 import os
+import shlex
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from attnctl.base.rooms import all_verbs
 from attnctl.cli.program import program
 
 
@@ -32,3 +34,9 @@ def working_in(folder):
         yield
     finally:
         os.chdir(before)
+
+
+def trials():
+    """What shows something of a.json, of each verb that says so: its words."""
+    verbs = all_verbs().values()
+    return {verb.name: (verb.name, *shlex.split(verb.trial)) for verb in verbs if verb.trial}

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING says an addition costs is what it costs: its snippets are registered and run."""
+"""What the recipes say an addition costs is what it costs: its snippets are registered and run."""
 
 import subprocess
 import sys
@@ -9,9 +9,12 @@ import pytest
 
 @pytest.mark.parametrize(
     "what",
-    ["rule", pytest.param("step", marks=pytest.mark.slow), pytest.param("weight", marks=pytest.mark.slow)],
+    [
+        "rule",
+        *(pytest.param(what, marks=pytest.mark.slow) for what in ("step", "weight", "number", "verb")),
+    ],
 )
-def test_the_snippets_of_contributing_go_everywhere(what, tmp_path):
+def test_the_snippets_of_the_recipes_go_everywhere(what, tmp_path):
     done = subprocess.run(
         [sys.executable, Path(__file__).parent / "additions.py", what],
         cwd=tmp_path,

@@ -95,7 +95,7 @@ FOUND = {
     "a gradient of a config": ("run I -c g.yaml", "g.npy"),
     "a gradient of a config, over arrays": ("attend qkv.npz -c g.yaml", "g.npy"),
     "an answer of a file": ("learn --answers a.yaml --lesson your-own", "own.npz"),
-    "a corpus": ("stats --file s.txt", "s.txt"),
+    "a corpus": ("corpus run s.txt", "s.txt"),
     "a lesson": ("learn --from lessons --list", "lessons/a.yaml"),
     "a dump of a lesson": ("learn --from dumps --lesson a", "dumps/d.json"),
 }
@@ -157,6 +157,7 @@ OURS = {f"{of}.load" for of in ("found", "tensor", "npy", "weight", "scales", "b
 ELSEWHERE = {
     ("base/files.py", "open"): "the place where files are read",
     ("base/files.py", "os.open"): "the same",
+    ("base/plugins.py", "os.open"): "what is installed",
     ("store/files.py", "Path(path).open"): "the place where files are written: a device",
     ("store/files.py", "temporary.open"): "the same: beside the target",
     ("store/raw.py", "open"): "a descriptor of a file that is open",

@@ -71,7 +71,7 @@ def test_imports_point_one_way():
         for path in modules()
         if path.parent != PACKAGE or path.stem not in {"__init__", "__main__"}
         for name in imports(path)
-        if name.startswith("attnctl.") and name != "attnctl.VERBS"
+        if name.startswith("attnctl.")
         if layer_of(name.removeprefix("attnctl.")) > layer_of(dotted(path))
     ]
     assert wrong == []
@@ -191,7 +191,7 @@ def test_a_command_imports_what_it_needs_and_no_more(args, without):
 def test_a_run_imports_few_modules():
     """Beside NumPy, a start is as long as the list of what it imports."""
     ours = {name for name in imported_by("run", "I love AI") if name.split(".")[0] == "attnctl"}
-    assert len(ours) <= 60, sorted(ours)
+    assert len(ours) <= 64, sorted(ours)
 
 
 def test_importing_attnctl_imports_no_numpy():

@@ -11,6 +11,8 @@ ROOT = Path(__file__).parent.parent
 TRIALS = Path(__file__).parent / "trials"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "samples").rglob("README.md"))]
 DOCUMENTS += sorted(TRIALS.glob("*.md"))
+OF_ROOMS = sorted((ROOT / "attnctl").rglob("README.md"))
+"""For people who open a folder of the package: what they show is carried out by tests/test_additions.py."""
 
 
 def sessions(document):
@@ -84,13 +86,17 @@ def anchors(document):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("document", [*DOCUMENTS, *OF_ROOMS], ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(document):
     for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", prose(document)):
         file, _, anchor = link.partition("#")
         target = document.parent / file if file else document
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+def test_contributing_is_read_in_one_sitting():
+    assert (ROOT / "CONTRIBUTING.md").read_text().count("\n") <= 150
 
 
 def test_there_is_something_to_run():

@@ -39,11 +39,11 @@ def test_the_gate_lets_the_same_through_and_stops_a_change(workplace):
 
 @pytest.mark.slow
 def test_the_scripts_of_a_corpus_give_what_one_process_gives(workplace):
-    whole = "attnctl stats --file samples/sentences.txt --pairs -o whole.json"
+    whole = "attnctl corpus run samples/sentences.txt --pairs -o whole.json"
     slurm = (
         "for i in 3 1 2; do SLURM_ARRAY_TASK_ID=$i SLURM_ARRAY_TASK_COUNT=3 "
         "samples/corpus/slurm-array.sh samples/sentences.txt slurm --pairs; done; "
-        "attnctl stats merge slurm/part-*.json -o slurm/whole.json"
+        "attnctl corpus merge slurm/part-*.json -o slurm/whole.json"
     )
     done = workplace.shell(
         f"set -e; {whole}; samples/corpus/parallel.sh samples/sentences.txt 4 parts --pairs; {slurm};"

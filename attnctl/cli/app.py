@@ -23,8 +23,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from attnctl import VERBS
 from attnctl.base import __version__
+from attnctl.base.rooms import all_verbs, module_of_commands, options_used_daily
 from attnctl.base.words import did_you_mean, one_of, quote
 from attnctl.cli.command import Option, Registered, with_values
 from attnctl.drawing.screen.output import say
@@ -38,27 +38,6 @@ Exit codes: 0 fine or same, 1 differs or check failed, 2 usage, input or I/O, 70
 EXAMPLES = """attnctl run "I love AI" --heads 2
 attnctl explain last 'attention_weights[love,AI]'
 """
-
-DAILY = {
-    "run": "heads causal window positions d_model seed config file model layer next backward edits "
-    "step head brief story json output",
-    "attend": "name layout heads kv_heads causal window scale config backward step head json output cost",
-    "show": "trace step head precision brief full heat story json output",
-    "explain": "depth precision full json output heads causal seed config trace name",
-    "explore": "heads causal seed config edits model layer trace name precision",
-    "check": "about heads causal scale config name model layer decimals rtol watch trace full quiet json "
-    "output",
-    "diff": "model ids step rtol atol by_position trace full quiet json output",
-    "conform": "like map returns layout heads causal scale quick feature dtype claims timeout replay junit "
-    "json output",
-    "stats": "trace name heads causal config model file shard rollout precision heat json output",
-    "effect": "model between ids patch mean direct json output",
-    "exercise make": "blank seed_from students decimals heads causal seed output",
-    "exercise grade": "config blank decimals format json output",
-    "mutants": "rtol atol ratio cosine dtype shape draw backward beside map library jobs json output",
-    "config init": "heads causal positions d_model seed config output force",
-}
-"""The options that are used daily, by command: the first page of its help. Others show all."""
 
 EVERYTHING = "--help-all"
 
@@ -92,7 +71,7 @@ class Documented:
 
     def daily(self, ctx: Any) -> list[str]:
         """The options to show where some are left out; none where all are shown."""
-        return [] if EVERYTHING in ctx.meta else DAILY.get(ctx.command_path.partition(" ")[2], "").split()
+        return [] if EVERYTHING in ctx.meta else options_used_daily(ctx.command_path.partition(" ")[2])
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         words = [usage_word(param) for param in self.get_params(ctx) if param.param_type_name == "argument"]
@@ -190,8 +169,11 @@ class Group(Documented, TyperGroup):
 
 @cache
 def load_command(name: str) -> Any:
-    """The command of a module for Typer, or its group of commands, where it has what is said of one."""
-    module = import_module(f"attnctl.cli.{name}")
+    """The command of a verb for Typer, or its group of commands; None where there is no such verb."""
+    found = module_of_commands(name)
+    if found is None:
+        return None
+    module = import_module(found)
     group = getattr(module, "GROUP", {})
     app = typer.Typer(cls=Group, rich_markup_mode=None, add_completion=False, **group)
     for registered in module.COMMANDS.values():
@@ -241,10 +223,10 @@ class Lazy(Group):
     """A group that knows its commands by name and imports only the one that is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(VERBS)
+        return list(all_verbs())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        return load_command(cmd_name) if cmd_name in VERBS else None
+        return load_command(cmd_name)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Every parameter; that completion can also be printed needs no line of the help."""
@@ -255,9 +237,11 @@ class Lazy(Group):
 
     def sections(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
         """The table of commands, without importing any."""
-        width, sections = max(map(len, VERBS)), dict[str, list[tuple[str, str]]]()
-        for name, (title, line, _) in VERBS.items():
-            sections.setdefault(title, []).append((f"{name:{width}}", line))
+        verbs = all_verbs()
+        width = max(map(len, verbs))
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for verb in verbs.values():
+            sections.setdefault(verb.section, []).append((f"{verb.name:{width}}", verb.line))
         return sections
 
 

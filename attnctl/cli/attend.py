@@ -1,7 +1,6 @@
 """attnctl attend: the operator itself, on anyone's arrays."""
 
-from __future__ import annotations
-
+# Annotations are types here, which `command` reads: as text, each would be compiled again.
 from attnctl.base.errors import AttnError
 from attnctl.cli import options
 from attnctl.cli.model import NOT_BESIDE_MODEL, OF_OURS, SECTION, run_layers

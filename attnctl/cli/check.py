@@ -1,14 +1,14 @@
 """attnctl check: anyone's dump, recomputed; the first wrong step, and the mistake that explains it."""
 
-from __future__ import annotations
-
+# Annotations are types here, which `command` reads: as text, each would be compiled again.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import strftime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from attnctl import api
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.files import STANDARD_INPUT
 from attnctl.base.setting import ARRAYS, Given
@@ -37,6 +37,7 @@ from attnctl.verbs.check.report import CheckedTrace, Judge, Report, StepPlace, a
 from attnctl.verbs.check.view import lines_of_checked
 
 if TYPE_CHECKING:
+    from attnctl.sources.model import Layers
     from attnctl.verbs.check.program import ProgramJudge
 
 ALLOWS = excludes("rtol atol", "--decimals says how far off numbers may be; leave out --rtol and --atol")
@@ -51,6 +52,171 @@ NOTHING_TO_MEND = {
 OF_ATTENTION = " ".join(["config", *settings_with_flags(ARRAYS), *settings_with_flags(OF_KIND)])
 
 
+class StrictnessOptions(NamedTuple):
+    """How far off numbers may be."""
+
+    decimals: int | None = option(
+        "The numbers were rounded to N decimals, 0 to 15 (by hand, or when printed).",
+        whole_number(0, 15),
+        terms=[ALLOWS],
+    )
+    rtol: float | None = option(
+        "Allow numbers to be off by atol + rtol·|expected|. Default: as far as rounding can explain, "
+        "given their type and the arithmetic.",
+        TOLERANCE,
+    )
+    atol: float | None = option("See --rtol.", TOLERANCE)
+
+
+class AnswerOptions(NamedTuple):
+    """How the answer is given on stdout."""
+
+    full: options.Full = False
+    quiet: options.Quiet = False
+    json: bool = option("Print the report as JSON.")
+
+
+class PortOptions(NamedTuple):
+    """The model that was ported, which says what was meant."""
+
+    model: str | None = option(
+        "The model that was ported: a folder, a GGUF file, ollama:NAME, or a model id on the hub.",
+        metavar="DIR",
+        terms=[excludes(OF_ATTENTION, "it says what was meant; leave out the options of attention")],
+        section=SECTION,
+    )
+    adapter: options.Adapter = None
+    layer: str | None = option(
+        "The layer the arrays come from: 3, -1, decoder.1, cross.1.", metavar="N", section=SECTION
+    )
+    ids: tuple[int, ...] | None = option(
+        "The token ids that were run; layer 0 is then checked from them.",
+        IDS,
+        terms=[options.needs("model", "add --model DIR")],
+        section=SECTION,
+    )
+
+    @property
+    def is_of_every_layer(self) -> bool:
+        return self.model is not None and self.layer is None
+
+    @property
+    def name(self) -> str | None:
+        """The model with its adapter, as one name."""
+        if self.model is None:
+            return None
+        from attnctl.models.source import join_name
+
+        return join_name(self.model, self.adapter)
+
+    def layers(self) -> "Layers | None":
+        if self.name is None:
+            return None
+        from attnctl.models.run import ModelInput
+        from attnctl.sources.model import Layers
+
+        return Layers(self.name, ModelInput(ids=self.ids), self.layer, Settings())
+
+
+class ProgramOptions(NamedTuple):
+    """What is done with a program."""
+
+    watch: bool = option("Check a program again whenever it is saved, until it agrees. Ctrl-C ends.")
+    fix: bool = option(
+        "Mend a program: changes of it are tried, for a minute at most, and the one with which every "
+        "attention agrees is shown, and written.",
+        terms=[ALONE, excludes("diff", "--diff shows the change only; leave one out")],
+    )
+    diff: bool = option("As --fix, and the change is only shown.", terms=[ALONE])
+    stdin: str | None = option("What a program reads, as input() does.", metavar="FILE")
+
+    def flags(self) -> dict[str, bool]:
+        """Those that are about a program, and whether they are given."""
+        return {"--fix": self.fix, "--diff": self.diff, "--stdin": self.stdin is not None}
+
+
+@dataclass(frozen=True)
+class AskedCheck:
+    """A check as the command line asks for it, which may be carried out again and again."""
+
+    text: str
+    """The SOURCE."""
+    beside: Arguments
+    config: str | None
+    """What was meant; the source itself is read without it."""
+    names: Sequence[str]
+    """The words of --name."""
+    strictness: StrictnessOptions
+    answer: AnswerOptions
+    port: PortOptions
+    program: ProgramOptions
+    output: Sequence[str] | None
+
+    def carry_out(self) -> Exit:
+        source = self.open_named()
+        several = read_source(source)
+        files, _ = options.split_outputs(self.output)
+        if self.port.is_of_every_layer:
+            return self.check_every_layer(source, several, files)
+
+        of_program = judge_of(source, self.config, self.strictness)
+        with progress("checking") as moved:
+            judge = self.judge(source, of_program)
+            keep = bool(files)  # a page shows all of each
+            checked = check_each(several, judge, moved, keep=keep, tell=self.answer.json)
+
+        reports = [checked[0].report] if len(checked) == 1 else checked
+        view = partial(lines_of_checked, checked, summary=source.summary)
+        give("check", reports, self.output, view, **self.answer._asdict())
+
+        agrees = verdict_on(source, checked)
+        if of_program is not None and (self.program.fix or self.program.diff):
+            return mend_program(of_program, agrees, self.strictness, write=self.program.fix)
+        return Exit.of(agrees)
+
+    def open_named(self) -> Source:
+        """The source. Raises AttnError for options that mean nothing for it."""
+        source = open_source(self.text, self.beside, lone_word=False)
+        raise_all(source.list_unused({"--trace": self.beside.trace, "--name": self.names or None}, {}))
+        refuse_for_source(source, self.program.flags(), self.names)
+        return source
+
+    def check_every_layer(self, source: Source, several: Sequence[Trace], files: Sequence[str]) -> Exit:
+        raise_all(f"-o {file}: the layers of a model are told on stdout; add --layer N" for file in files)
+        trace = several[0] if len(several) == 1 else source.trace()  # which refuses several
+        assert self.port.name is not None
+        return check_layers(self.port.name, trace, json=self.answer.json, quiet=self.answer.quiet)
+
+    def judge(self, source: Source, of_program: "ProgramJudge | None") -> Judge:
+        """What judges a trace of the source, and names the command that explains what is wrong of it."""
+        port = self.port.layers()
+        if of_program is not None:
+            return judge_program(source, of_program)
+
+        def judge(found: Trace, which: str) -> tuple[Report, str]:
+            settings = settings_over(found, self.config, self.beside.flags)
+            layer = options.layer_number(self.port.layer) if port is None else None
+            report = api.check(found, settings, layer=layer, model=port, **self.strictness._asdict())
+
+            places = {find.step: source.place_of(report.trace, find.step) for find in report.findings}
+            where = {step: StepPlace(place) for step, place in places.items() if place}
+            report = replace(report, places=where)
+            if port or self.text == STANDARD_INPUT or is_unfinished(found):
+                return report, ""  # no other command reads it again
+            return report, explain_command(report, self.words(which), settings)
+
+        return judge
+
+    def words(self, which: str) -> list[str]:
+        """How another command names the same trace; `which` picks it from several."""
+        words = [f"{self.text}{which}"]
+        if self.beside.trace:
+            words += ["--trace", self.beside.trace]
+        for pair in self.names:
+            words += ["--name", pair]
+        return words
+
+
 @command(
     "attnctl check homework.py",
     "attnctl check homework.py --diff",
@@ -59,23 +225,11 @@ OF_ATTENTION = " ".join(["config", *settings_with_flags(ARRAYS), *settings_with_
     "attnctl check handed-in.json --decimals 2 --quiet && echo right",
     "attnctl check --about softmax-over-queries",
 )
-def check(  # noqa: PLR0913  (options, and groups of them)
+def check(  # noqa: PLR0913  (groups of options)
     *,
     source: str | None = argument(HELP, "SOURCE"),
-    decimals: int | None = option(
-        "The numbers were rounded to N decimals, 0 to 15 (by hand, or when printed).",
-        whole_number(0, 15),
-        terms=[ALLOWS],
-    ),
-    rtol: float | None = option(
-        "Allow numbers to be off by atol + rtol·|expected|. Default: as far as rounding can explain, "
-        "given their type and the arithmetic.",
-        TOLERANCE,
-    ),
-    atol: float | None = option("See --rtol.", TOLERANCE),
-    full: options.Full = False,
-    quiet: options.Quiet = False,
-    json: bool = option("Print the report as JSON."),
+    strictness: StrictnessOptions,
+    answer: AnswerOptions,
     about: str | None = option(
         "Explain a mistake instead: why people make it, the fix, an example.",
         metavar="NAME",
@@ -86,30 +240,8 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     layout: options.Arrays,
     config: options.Config = None,
     attention: options.Attention,
-    model: str | None = option(
-        "The model that was ported: a folder, a GGUF file, ollama:NAME, or a model id on the hub.",
-        metavar="DIR",
-        terms=[excludes(OF_ATTENTION, "it says what was meant; leave out the options of attention")],
-        section=SECTION,
-    ),
-    adapter: options.Adapter = None,
-    layer: str | None = option(
-        "The layer the arrays come from: 3, -1, decoder.1, cross.1.", metavar="N", section=SECTION
-    ),
-    ids: tuple[int, ...] | None = option(
-        "The token ids that were run; layer 0 is then checked from them.",
-        IDS,
-        terms=[options.needs("model", "add --model DIR")],
-        section=SECTION,
-    ),
-    watch: bool = option("Check a program again whenever it is saved, until it agrees. Ctrl-C ends."),
-    fix: bool = option(
-        "Mend a program: changes of it are tried, for a minute at most, and the one with which every "
-        "attention agrees is shown, and written.",
-        terms=[ALONE, excludes("diff", "--diff shows the change only; leave one out")],
-    ),
-    diff: bool = option("As --fix, and the change is only shown.", terms=[ALONE]),
-    stdin: str | None = option("What a program reads, as input() does.", metavar="FILE"),
+    port: PortOptions,
+    program: ProgramOptions,
     max_memory: options.Memory = None,
     output: list[str] | None = options.findings_option("check"),
 ) -> Exit:
@@ -138,74 +270,30 @@ def check(  # noqa: PLR0913  (options, and groups of them)
     if about is not None:
         from attnctl.cli.mistakes import explain_mistake
 
-        explain_mistake(about, json=json)
+        explain_mistake(about, json=answer.json)
         return Exit.OK
     if source is None:
         raise AttnError("no SOURCE; give one, or --about MISTAKE")
-    flags = {**layout, **attention}
-    named = Arguments(trace=trace, rename=options.renames(name or []), flags=flags, stdin=stdin or "")
-    read = [source, *["--trace", trace or ""] * bool(trace)]
-    read += [word for pair in name or [] for word in ("--name", pair)]
 
-    strictness = {"rtol": rtol, "atol": atol, "decimals": decimals}
-
-    def once() -> Exit:
-        asked = open_source(source, named, lone_word=False)
-        raise_all(asked.list_unused({"--trace": trace, "--name": name or None}, {}))
-        refuse_for_source(asked, {"--fix": fix, "--diff": diff, "--stdin": stdin is not None}, name)
-        several = read_source(asked)
-        if model is not None and layer is None:
-            files, _ = options.split_outputs(output)
-            raise_all(
-                f"-o {file}: the layers of a model are told on stdout; add --layer N" for file in files
-            )
-            found = several[0] if len(several) == 1 else asked.trace()  # which refuses several
-            return check_layers(model, found, json=json, quiet=quiet)
-        of_program = judge_of(asked, config, flags, strictness)
-        with progress("checking") as moved:
-            files, _ = options.split_outputs(output)  # a page shows all of each
-            checked = check_each(several, judge_as(asked, of_program), moved, keep=bool(files), tell=json)
-        reports = [one.report for one in checked if len(checked) == 1]
-        view = partial(lines_of_checked, checked, summary=asked.summary)
-        give("check", reports or checked, output, view, json=json, quiet=quiet, full=full)
-        agrees = verdict_on(asked, checked)
-        if of_program is not None and (fix or diff):
-            return mend_program(of_program, agrees, strictness, write=fix)
-        return Exit.of(agrees)
-
-    def judge_as(asked: Source, of_program: ProgramJudge | None) -> Judge:
-        """What judges a trace of the source, and names the command that explains what is wrong of it."""
-        port = None
-        if model is not None:
-            from attnctl.models.run import ModelInput
-            from attnctl.models.source import join_name
-            from attnctl.sources.model import Layers
-
-            port = Layers(join_name(model, adapter), ModelInput(ids=ids), layer, Settings())
-        if of_program is not None:
-            return judge_program(asked, of_program)
-
-        def judge(found: Trace, which: str) -> tuple[Report, str]:
-            settings = settings_over(found, config, flags)
-            report = api.check(
-                found,
-                settings,
-                rtol=rtol,
-                atol=atol,
-                decimals=decimals,
-                layer=options.layer_number(layer) if model is None else None,
-                model=port,
-            )
-            places = {find.step: asked.place_of(report.trace, find.step) for find in report.findings}
-            where = {step: StepPlace(place) for step, place in places.items() if place}
-            report = replace(report, places=where)
-            unreadable = port or source == STANDARD_INPUT or is_unfinished(found)
-            words = [f"{read[0]}{which}", *read[1:]]
-            return report, "" if unreadable else explain_command(report, words, settings)
-
-        return judge
-
-    return watching(source, once) if watch else once()
+    names = name or []
+    beside = Arguments(
+        flags={**layout, **attention},
+        trace=trace,
+        rename=options.renames(names),
+        stdin=program.stdin or "",
+    )
+    asked = AskedCheck(
+        text=source,
+        beside=beside,
+        config=config,
+        names=names,
+        strictness=strictness,
+        answer=answer,
+        port=port,
+        program=program,
+        output=output,
+    )
+    return watching(source, asked.carry_out) if program.watch else asked.carry_out()
 
 
 def verdict_on(source: Source, checked: Sequence[CheckedTrace]) -> bool | None:
@@ -227,9 +315,7 @@ def refuse_for_source(source: Source, of_program: Mapping[str, bool], name: Sequ
     )
 
 
-def judge_of(
-    source: Source, config: str | None, flags: Given, strictness: Mapping[str, Any]
-) -> ProgramJudge | None:
+def judge_of(source: Source, config: str | None, strictness: StrictnessOptions) -> "ProgramJudge | None":
     """What judges the attentions of a program, as the command line asks; None of other sources."""
     if not source.is_program:
         return None
@@ -239,15 +325,15 @@ def judge_of(
     assert isinstance(source, Script)
 
     def make_settings(shown: Given) -> Settings:
-        return settings_from(config, over_shown(shown, flags))
+        return settings_from(config, over_shown(shown, source.beside.flags))
 
     def check_arrays(arrays: Mapping[str, Array], settings: Settings) -> Report:
-        return api.check(arrays, settings, **strictness)
+        return api.check(arrays, settings, **strictness._asdict())
 
     return ProgramJudge(source.program, check_arrays, make_settings)
 
 
-def judge_program(source: Source, of_program: ProgramJudge) -> Judge:
+def judge_program(source: Source, of_program: "ProgramJudge") -> Judge:
     """What judges an attention of a program, where it stands."""
 
     def judge(found: Trace, which: str) -> tuple[Report, str]:
@@ -261,7 +347,7 @@ def judge_program(source: Source, of_program: ProgramJudge) -> Judge:
 
 
 def mend_program(
-    judge: ProgramJudge, agrees: bool | None, strictness: Mapping[str, Any], *, write: bool
+    judge: "ProgramJudge", agrees: bool | None, strictness: StrictnessOptions, *, write: bool
 ) -> Exit:
     """Try changes of a wrong program, show the one with which everything agrees, and write it."""
     if agrees is not False:
@@ -269,7 +355,7 @@ def mend_program(
         return Exit.of(agrees)
     from attnctl.verbs.check.mend import Mender
 
-    mender = Mender(judge, strictness)
+    mender = Mender(judge, strictness._asdict())
     with progress("mending"):
         mending = mender.mend()
     for diff in mending.diffs():

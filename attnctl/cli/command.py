@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 
-from attnctl import VERBS
+from attnctl.base.rooms import module_of_commands
 
 if TYPE_CHECKING:
     from attnctl.base.setting import Given
@@ -177,10 +177,11 @@ class Called(NamedTuple):
 
 def find_command(words: Sequence[str]) -> Called | None:
     """The command that the words begin with, of a group that of its second one."""
-    if not words or words[0] not in VERBS:
+    found = module_of_commands(words[0]) if words else None
+    if found is None:
         return None
     name, *others = words
-    module = import_module(f"attnctl.cli.{name}")
+    module = import_module(found)
     commands: Mapping[str, Registered] = module.COMMANDS
     if not hasattr(module, "GROUP"):
         return Called(commands[name], others)

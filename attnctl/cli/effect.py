@@ -6,12 +6,13 @@ from functools import partial
 
 from attnctl import api
 from attnctl.base.errors import AttnError
+from attnctl.base.rooms import formats_of
 from attnctl.base.workers import ENGINE, Engine
 from attnctl.cli import options
 from attnctl.cli.model import IDS
 from attnctl.cli.options import argument, command, option
 from attnctl.cli.output import give, progress
-from attnctl.formats import FINDINGS, format_for
+from attnctl.formats import format_for
 from attnctl.models.source import join_name
 from attnctl.verbs.effect.view import effect_lines
 
@@ -69,7 +70,7 @@ def effect(  # noqa: PLR0913  (options)
         raise AttnError("--ids: there is a prompt too; give one of them")
 
     files, _ = options.split_outputs(output)
-    kept = [path for path in files if format_for(path, 1, FINDINGS["effect"]).name == "json"]
+    kept = [path for path in files if format_for(path, 1, formats_of("effect")).name == "json"]
     other = options.read_late("--patch", IDS, patch) if ids and patch else patch
 
     with progress("heads") as moved:

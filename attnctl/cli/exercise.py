@@ -8,6 +8,7 @@ from pathlib import Path
 
 from attnctl import formats
 from attnctl.base.errors import AttnError, Exit, raise_all
+from attnctl.base.rooms import formats_of
 from attnctl.base.setting import Given
 from attnctl.base.values import whole_number, words
 from attnctl.cli import options
@@ -136,7 +137,7 @@ def write_sheets(made: list[making.Exercise], output: list[str], *, several: boo
         return [([exercise], file) for exercise, file in zip(made, files, strict=True)]
 
     wanted = [sheet for target in output if target != options.STDOUT for sheet in files_of(target)]
-    raise_all(formats.unwritable([file for _, file in wanted], formats.FINDINGS["exercise make"]))
+    raise_all(formats.unwritable([file for _, file in wanted], formats_of("exercise make")))
 
     for sheets, file in wanted:
         if several:
@@ -220,7 +221,7 @@ def place_grades(wanted: str, output: list[str], hand_ins: list[str]) -> list[st
     """The files of the grades, one a hand-in for an autograder. Raises AttnError for unwritable ones."""
     files = [path for path in output if path != options.STDOUT]
     if wanted not in AUTOGRADERS:
-        raise_all(formats.unwritable(files, formats.FINDINGS["exercise grade"]))
+        raise_all(formats.unwritable(files, formats_of("exercise grade")))
         return files
 
     is_single = len(hand_ins) == 1

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.rooms import formats_of
 from attnctl.base.values import whole_number, words
 from attnctl.cli import options
 from attnctl.cli.options import argument, command, excludes, only, option
@@ -15,7 +16,7 @@ from attnctl.cli.program import complain
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import Element, print_view
 from attnctl.drawing.screen.text import shell_word
-from attnctl.formats import FINDINGS, print_text, write_found, write_text
+from attnctl.formats import print_text, write_found, write_text
 from attnctl.inputs.config.flags import by_flag
 from attnctl.record import Trace
 from attnctl.record.cells import Address, Token, parse_address
@@ -30,7 +31,7 @@ PRINTED = only(
     "files have every digit anyway, but for those of --as",
 )
 
-NOTATIONS = {fmt.name: fmt.suffix for fmt in FINDINGS["explain"] if fmt.text}
+NOTATIONS = {fmt.name: fmt.suffix for fmt in formats_of("explain") if fmt.text}
 """What --as names, and the suffix of its files."""
 
 

@@ -120,7 +120,7 @@ def print_lens(sources: "Sequence[Layers]", output: OutputOptions) -> None:
         raise AttnError("--lens: prints a table of one sentence, or --json; -o takes .json, .svg and .png")
     with progress("layers") as moved:
         found = api.lens(sources[0], progress=moved)
-    give("lens", [found], output.output, partial(lens_lines, found), json=wanted == "json")
+    give("model --lens", [found], output.output, partial(lens_lines, found), json=wanted == "json")
 
 
 def print_map(sources: "Sequence[Layers]", view: ViewOptions, output: OutputOptions) -> None:

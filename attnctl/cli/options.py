@@ -15,12 +15,12 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 
 from attnctl.base.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.base.files import announce_output
+from attnctl.base.rooms import formats_of
 from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, Given, Setting
 from attnctl.base.values import HEADS, MOST, BadValueError, Plain, Reader, whole_number, words
 from attnctl.base.words import one_of, quote
 from attnctl.cli.command import Declared, Option, OptionTerm, Registered
 from attnctl.formats import (
-    FINDINGS,
     FORMATS,
     NOTATIONS,
     WRITABLE,
@@ -180,9 +180,9 @@ layer_number = partial(read_late, "--layer", LAYER)
 def findings_option(verb: str, *, checked: bool = True) -> Any:
     """The option -o of a verb that finds something: a list of files, whose suffixes are checked."""
     return output_option(
-        f"Write the result to FILE, its format from the extension: {suffixes(FINDINGS[verb])}; "
+        f"Write the result to FILE, its format from the extension: {suffixes(formats_of(verb))}; "
         "- is stdout. May be given more than once.",
-        FINDINGS[verb] if checked else True,
+        formats_of(verb) if checked else True,
     )
 
 

@@ -9,10 +9,10 @@ from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
-from attnctl import VERBS
 from attnctl.base import __version__
 from attnctl.base.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.base.files import OverwriteError, one_command
+from attnctl.base.rooms import module_of_commands
 from attnctl.cli.command import find_command
 from attnctl.drawing.screen.output import say
 from attnctl.drawing.screen.text import visible
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typer import TyperException
 
 CAPTURE = "capture"  # the command of which most words are another program's
+STATS = "stats"  # the command that was several
 COMPLETING = "COMP_WORDS"  # in the environment where a shell asks for words
 REPORT = "this is a bug in attnctl; please report it with what --debug prints (attnctl --debug COMMAND …)"
 
@@ -94,6 +95,13 @@ def command(args: list[str]) -> Exit:
     )
     if args[:1] in (["help"], ["version"]):  # as words, too
         args = [*args[1:], f"--{args[0]}"]
+    if args[:1] == [STATS] and COMPLETING not in os.environ:
+        from attnctl.cli.renamed import in_new_words, note_of
+
+        new = in_new_words(args)
+        if new != args:
+            complain(note_of(new))
+            args = new
     if COMPLETING not in os.environ:
         if args[:1] != [CAPTURE] and any(map(may_be_slip, args[1:])):
             from attnctl.cli.slips import refuse_slips
@@ -139,7 +147,7 @@ def may_be_slip(word: str) -> bool:
 def usage(error: TyperException, args: list[str]) -> str:
     """A usage error, with the command whose help explains it."""
     context = getattr(error, "ctx", None)
-    told = ["attnctl", *(arg for arg in args[:1] if arg in VERBS)]
+    told = ["attnctl", *(arg for arg in args[:1] if module_of_commands(arg))]
     path = context.command_path if context is not None else " ".join(told)
     dashed = any(arg.startswith("-") and " " in arg for arg in args)
     hint = '; put "--" before a sentence that starts with "-"' if dashed else ""

@@ -1,7 +1,6 @@
 """attnctl run: a sentence in, every matrix out."""
 
-from __future__ import annotations
-
+# Annotations are types here, which `command` reads: as text, each would be compiled again.
 from attnctl.base.errors import AttnError
 from attnctl.base.values import MOST, whole_number
 from attnctl.base.words import quote

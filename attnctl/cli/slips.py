@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from attnctl import VERBS
 from attnctl.base.errors import AttnError
+from attnctl.base.rooms import module_of_commands
 from attnctl.cli.command import find_command
 from attnctl.drawing.screen.text import shell_line
 
@@ -30,7 +30,7 @@ class Slip(NamedTuple):
 def refuse_slips(args: list[str]) -> None:
     """Raise AttnError with the command that was meant; what follows "--" is taken as it is."""
     words = args[: args.index("--")] if "--" in args else args
-    if not words or words[0] not in VERBS:
+    if not words or module_of_commands(words[0]) is None:
         return
 
     for find in (curly_quotes, dashes, example_name):

@@ -4,43 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnctl import api
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.setting import ATTENTION, SENTENCE, Given
 from attnctl.base.values import words
-from attnctl.base.workers import ENGINE, Engine
 from attnctl.cli import options
 from attnctl.cli.command import OptionTerm
 from attnctl.cli.model import IDS
 from attnctl.cli.options import argument, command, option
 from attnctl.cli.output import progress
-from attnctl.cli.program import complain
 from attnctl.drawing.screen.output import Element, print_view
-from attnctl.formats import FINDINGS, format_for, print_bytes, print_found, print_json, write_found
+from attnctl.formats import print_found, print_json, write_found
 from attnctl.inputs.config.fields import settings_with_flags
-from attnctl.inputs.config.flags import by_flag, settings_from
+from attnctl.inputs.config.flags import by_flag
 from attnctl.inputs.config.settings import Settings
 from attnctl.models.run import ModelInput
 from attnctl.record import Trace
 from attnctl.sources import HELP_OF_SEVERAL, is_file, open_source
 from attnctl.sources.sentence import Arguments, gather_sentences
-from attnctl.verbs.corpus import SHARD, WHOLE, Shard
-from attnctl.verbs.corpus.part import CorpusPart, may_be_there, report_of, write_part
-from attnctl.verbs.corpus.run import Work, open_sources, saving
 from attnctl.verbs.stats import DumpStats, StatsReport
 from attnctl.verbs.stats.tally import measure_heads, rollout
-from attnctl.verbs.stats.view import part_headline, result_lines, skipped_lines
+from attnctl.verbs.stats.view import result_lines
 
 if TYPE_CHECKING:
     from attnctl.drawing.screen import Screen
-
-MERGE = "merge"  # the first argument that makes `stats` merge the others
-
-ONLY_A_CORPUS = options.needs("file", "only a corpus has that; add --file")
-corpus_option = partial(option, section="A corpus (--file)", terms=[ONLY_A_CORPUS])
 
 WRITTEN = ("table", "json", "csv")
 
@@ -54,6 +43,14 @@ OF_DUMPS = ("trace", "name", "rollout")
 OF_RUNS = ("config", *settings_with_flags(SENTENCE), *settings_with_flags(ATTENTION))
 
 
+def model_option(*terms: OptionTerm) -> Any:
+    return option(
+        "Run this trained model on texts: a folder, a GGUF file, ollama:NAME, or the id of one on the hub.",
+        metavar="DIR",
+        terms=[*terms, options.bars(OF_RUNS, "a model has its own attention; leave it out")],
+    )
+
+
 class Output(NamedTuple):
     wanted: str
     files: list[str]
@@ -62,40 +59,20 @@ class Output(NamedTuple):
     heat: bool
 
 
-OF_PARTS = OptionTerm(
-    lambda given: (
-        options.asked_of(given, (*OF_DUMPS, *OF_RUNS, "shard", "pairs", "skip_bad"))
-        if given["source"][0] == MERGE and not options.asked_of(given, ("file", "model"))
-        else ()
-    ),
-    "merge takes parts as they are; leave it out",
-)
+class StatisticsOptions(NamedTuple):
+    """How statistics are written on stdout."""
 
-
-@command(
-    "attnctl stats dump.json",
-    "attnctl stats all.jsonl --trace 'I love AI'",
-    "attnctl stats layer-0.npz layer-1.npz --rollout --json",
-    "attnctl stats dump.json -o heads.html",
-    "attnctl stats --model DIR --file corpus.txt --shard 3/8 -o part-3.json",
-    "attnctl stats merge part-*.json -o whole.json",
-    "attnctl stats --model DIR --file corpus.txt --on processes=4 -o whole.json",
-)
-def stats(  # noqa: PLR0913  (options, and groups of them)
-    *,
-    source: list[str] | None = argument(HELP_OF_SEVERAL, "SOURCE", terms=[OF_PARTS]),
-    rollout: bool = option("Treat the dumps as layers of one sentence and compute attention rollout."),
     precision: int | None = option(
         "Digits after the point, 0 to 17 (2). (Tables.)",
         options.PRECISION,
         terms=[options.only(is_table, "only tables have that; files keep every digit")],
-    ),
+    )
     heat: bool = option(
         "Below the numbers, heat maps of every head; on a terminal that is so for several dumps "
         "anyway. (Tables.)",
         terms=[options.only(is_table, "only tables have that; -o heads.svg draws a picture")],
-    ),
-    format: str | None = option(  # noqa: A002  (the name of the option)
+    )
+    format: str | None = option(
         "How to write it on stdout: table, json or csv. "
         f"Left out, what {options.FORMAT_VARIABLE} says, or table.",
         words(*options.FORMAT_NAMES),
@@ -105,53 +82,47 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
                 "--format {format}: statistics are written as table, json or csv",
             )
         ],
-    ),
-    json: bool = option("Short for --format json."),
+    )
+    json: bool = option("Short for --format json.")
+
+    def output(self, files: Sequence[str] | None) -> Output:
+        """Where and how the command writes what it finds; `files` are those of -o."""
+        wanted = options.chosen_format(self.format, json=self.json, possible=WRITTEN)
+        paths, printed = options.split_outputs(files)
+        return Output(wanted, paths, printed, self.precision, self.heat)
+
+
+TAKES_DUMPS = OptionTerm(
+    lambda given: options.asked_of(given, OF_DUMPS),
+    "takes dumps; attnctl run --model DIR --layer all makes them",
+)
+
+
+@command(
+    "attnctl stats dump.json",
+    "attnctl stats all.jsonl --trace 'I love AI'",
+    "attnctl stats layer-0.npz layer-1.npz --rollout --json",
+    "attnctl stats dump.json -o heads.html",
+    "attnctl stats --model DIR 'I love AI' 'the cat sat'",
+)
+def stats(  # noqa: PLR0913  (options, and groups of them)
+    *,
+    source: list[str] | None = argument(HELP_OF_SEVERAL, "SOURCE"),
+    rollout: bool = option("Treat the dumps as layers of one sentence and compute attention rollout."),
+    shown: StatisticsOptions,
     trace: options.Trace = None,
     name: options.Name = None,
-    model: str | None = option(
-        "Run this trained model on texts: a folder, a GGUF file, ollama:NAME, or the id of one on the hub.",
-        metavar="DIR",
-        terms=[
-            OptionTerm(
-                lambda given: () if options.is_asked(given, "file") else options.asked_of(given, OF_DUMPS),
-                "takes dumps; attnctl run --model DIR --layer all makes them",
-            ),
-            options.bars(OF_RUNS, "a model has its own attention; leave it out"),
-        ],
-    ),
+    model: str | None = model_option(TAKES_DUMPS),
     adapter: options.Adapter = None,
     ids: tuple[int, ...] | None = option(
         "Token ids instead of a text.",
         IDS,
-        terms=[
-            options.needs("model", "only a model takes ids; add --model DIR"),
-            options.excludes("file", "--file has the texts; leave one of them out"),
-        ],
-    ),
-    file: str | None = option(
-        "A corpus instead of dumps: the sentences of FILE, one per line.",
-        metavar="FILE",
-        terms=[
-            options.bars([*OF_DUMPS, "source"], "means nothing for a corpus; leave it out"),
-            options.only(
-                lambda given: given["file"] != "-", "--file -: a corpus is read more than once; give a file"
-            ),
-        ],
+        terms=[options.needs("model", "only a model takes ids; add --model DIR")],
     ),
     more: options.Sentence,
     config: options.Config = None,
     attention: options.Attention,
     max_memory: options.Memory = None,
-    shard: Shard | None = corpus_option(
-        "Only this part of the lines of --file: 3/8 is the third of eight.", SHARD
-    ),
-    on: Engine | None = corpus_option(
-        options.BY_WORKERS.format("Measure it"),
-        ENGINE,
-    ),
-    pairs: bool = corpus_option("Also measure how far apart each pair of heads of a layer is."),
-    skip_bad: bool = corpus_option("Skip lines that the model cannot read as a sentence, and count them."),
     output: list[str] | None = options.findings_option("stats"),
 ) -> None:
     """Measure each head: how widely it attends, how far, to what, and which head does the same.
@@ -180,57 +151,39 @@ def stats(  # noqa: PLR0913  (options, and groups of them)
     --rollout takes the dumps as layers, first one first, and multiplies (A + I) / 2 through them:
     how much of each token has reached each place (Abnar & Zuidema 2020).
 
-    --file reads a corpus of any size, through --model or attention as a config has it, and keeps no
-    sentence: sums, a histogram of entropies, the largest weights. The parts that --shard makes,
-    anywhere and in any order, "attnctl stats merge PART..." puts together: to the last digit what
-    one process gives.
+    Of a corpus of any size, in parts that merge, "attnctl corpus run" measures the same.
     """
-    arguments = source or []
-    flags = {**more, **attention}
-    files, printed = options.split_outputs(output)
+    out = shown.output(output)
     if model is not None:
         from attnctl.models.source import join_name
 
-        model = join_name(model, adapter)
-    wanted = options.chosen_format(format, json=json, possible=WRITTEN)
-    out = Output(wanted, files, printed, precision, heat)
+        stats_of_texts(join_name(model, adapter), texts_to_read(source or [], ids), out)
+        return
 
-    if file is not None:
-        settings = settings_from(config, flags) if config or flags else Settings()
-        if on is not None and shard is not None:
-            raise AttnError("--shard: --on cuts the corpus itself; leave one of them out")
-        work = open_sources(
-            file,
-            model,
-            settings,
-            shard=shard or WHOLE,
-            pairs=pairs,
-            skip_bad=skip_bad,
-            in_blocks=on is not None,
-        )
-        write_part_report(measure_shard(work, files, on, printed=printed), out)
-    elif model is not None:
-        stats_of_texts(model, texts_to_read(arguments, ids), out)
-    elif arguments[:1] == [MERGE]:
-        if len(arguments) == 1:
-            raise AttnError("merge: no PART; give the files that stats --shard … -o wrote")
-        write_part_report(api.merge_corpus(arguments[1:]), out)
-    else:
-        if not arguments and config is None:
-            raise AttnError("no SOURCE; give one, --model DIR with texts, or --file")
-        beside = Arguments(config, flags, trace, options.renames(name or []))
-        named: Sequence[str | None] = arguments or [None]  # without any, the config's own sentence
-        sources = [open_source(text, beside, lone_word=False) for text in named]
-        of_files: dict[str, object] = {"--trace": trace, "--name": name}
-        of_runs = {"-c": config, **by_flag(flags)}
-        raise_all(problem for source in sources for problem in source.list_unused(of_files, of_runs))
-        stats_of_dumps(((source.path, source.traces()) for source in sources), out, as_layers=rollout)
+    beside = Arguments(config, {**more, **attention}, trace, options.renames(name or []))
+    dumps = open_dumps(source or [], beside, {"--trace": trace, "--name": name})
+    stats_of_dumps(dumps, out, as_layers=rollout)
+
+
+def open_dumps(
+    named: Sequence[str], beside: Arguments, of_files: Given
+) -> Iterator[tuple[str, Sequence[Trace]]]:
+    """The traces of each source, by its name. Raises AttnError for options that mean nothing for one."""
+    if not named and beside.config is None:
+        raise AttnError("no SOURCE; give one, or --model DIR with texts")
+
+    # Without any, the config's own sentence.
+    texts: Sequence[str | None] = named or [None]
+    sources = [open_source(text, beside, lone_word=False) for text in texts]
+    of_runs = {"-c": beside.config, **by_flag(beside.flags)}
+    raise_all(problem for source in sources for problem in source.list_unused(of_files, of_runs))
+    return ((source.path, source.traces()) for source in sources)
 
 
 def texts_to_read(arguments: list[str], ids: tuple[int, ...] | None) -> list[ModelInput]:
     """What a model is to read: texts, lines of stdin, ids. Raises AttnError for each that is a file."""
     raise_all(
-        f"{text}: a file; --file {text} measures its lines, a dump goes without --model"
+        f"{text}: a file; attnctl corpus run {text} measures its lines, a dump goes without --model"
         for text in arguments
         if is_file(text)
     )
@@ -302,28 +255,6 @@ def stats_of_texts(name: str, texts: Sequence[ModelInput], out: Output) -> None:
         print_view(view)
 
 
-def write_part_report(part: CorpusPart | None, out: Output) -> None:
-    if part is None:
-        return
-
-    others = []
-    for path in out.files:
-        if is_part(path):
-            write_part(part, path)
-        else:
-            others.append(path)
-
-    is_printed_as_part = out.printed and out.wanted == "json"
-    if is_printed_as_part:
-        print_bytes(part.to_bytes())
-    elif out.printed and out.wanted == "table":
-        print_view(lambda screen: part_headline(part, screen))
-
-    rest = out._replace(files=others, printed=out.printed and not is_printed_as_part)
-    write_report(report_of(part), rest)
-    complain(*skipped_lines(part))
-
-
 def write_report(found: StatsReport, out: Output) -> None:
     write_found("stats", [found], out.files)
     if not out.printed:
@@ -334,27 +265,3 @@ def write_report(found: StatsReport, out: Output) -> None:
         print_json(found.to_dict())
     else:
         print_view(lambda screen: result_lines(found, screen, out.precision, heat=out.heat))
-
-
-def is_part(path: str) -> bool:
-    """True for a file that has all digits of a corpus's statistics, not for a table or picture of them."""
-    return format_for(path, 1, FINDINGS["stats"]).name == "json"
-
-
-def measure_shard(
-    work: Work, files: list[str], engine: Engine | None, *, printed: bool
-) -> CorpusPart | None:
-    """Measure a shard; None where that is all for files that have it already."""
-    parts = list(filter(is_part, files))
-    # Each is asked, as one that is begun is gone on with.
-    complete = [path for path in parts if may_be_there(path) and work.resume(path)]
-    if complete == files and not printed:
-        complain(*(f"{path}: is complete, and kept" for path in files))
-        return None
-
-    if work.span.start < work.part.stop < work.span.stop:
-        complain(f"the part goes on after line {work.part.stop:,}")
-    with progress("lines") as moved:
-        if engine is not None:
-            return work.done_by(engine, moved, saving(parts))
-        return work.done(moved, saving(parts))

@@ -109,8 +109,11 @@ class Name(NamedTuple):
 
     @property
     def is_split(self) -> bool:
-        """True if it is a weight that each head has a part of."""
-        return self.is_weight and self.by_head
+        """True if it is a weight that each head has a part of, with columns of its own.
+
+        Of a number for each head there is one array, as of a bias of all heads.
+        """
+        return self.is_weight and self.by_head and len(self.axes) > 1
 
     @property
     def drawn(self) -> bool:

@@ -14,6 +14,7 @@ them, not with the catalogue's op. `tests/check/planted.py` and `tests/check/tri
 it in, where it has more shapes than that.
 """
 
+from attnctl.base.plugins import added
 from attnctl.mistakes.backward import BACKWARD
 from attnctl.mistakes.chunks import CHUNKS
 from attnctl.mistakes.heads import HEADS
@@ -32,3 +33,4 @@ CATALOGUE: tuple[Mistake, ...] = (
     *CHUNKS, *BACKWARD, *KERNELS, *PARTIAL_MASKS, *VISIBILITY, *SUMS, *FITTED_POSITIONS, *EPSILON, *FITTED,
     *OTHER_SCALE, *NUMBERS,
 )  # fmt: skip
+CATALOGUE += tuple(added("mistakes", Mistake, taken={mistake.name for mistake in CATALOGUE}).values())

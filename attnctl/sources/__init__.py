@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import STANDARD_INPUT
+from attnctl.base.format import function
+from attnctl.base.plugins import added
 from attnctl.base.words import one_of
 from attnctl.inputs.config.settings import EXAMPLE
 from attnctl.store import DUMPS
-from attnctl.store.files import function
 
 if TYPE_CHECKING:
     from attnctl.sources.sentence import Arguments, Source
@@ -32,7 +33,7 @@ class SourceKind(NamedTuple):
     source: str
     """``module:name`` of a class or function, imported when one is opened."""
     signs: tuple[str, ...]
-    """What tells it: the suffix of a file, or one of the signs of `sign_of`."""
+    """What tells it: the suffix of a file, a prefix with a colon at its end, or a sign of `sign_of`."""
     name: str = ""
     """As messages offer it; as `help` does where that says more."""
     help: str = ""
@@ -47,7 +48,7 @@ FOLDER = "//"
 LAST = "last"
 OF_CONFIG, OF_DUMP = "attnctl.sources.sentence:of_config", "attnctl.sources.dump:Dump"
 
-KINDS = (
+OWN_KINDS = (
     SourceKind(DUMP, OF_DUMP, (FILE, *chain(*(reader.suffixes for reader in DUMPS))), "a dump"),
     SourceKind(DUMP, OF_DUMP, (FOLDER,), "a folder", "a folder/ of .npy or .pt"),
     SourceKind(
@@ -59,8 +60,16 @@ KINDS = (
     SourceKind(DUMP, OF_DUMP, (STANDARD_INPUT,), help="- for stdin"),
     SourceKind(SENTENCE, "attnctl.sources.sentence:Sentence", ("",), "a sentence"),
 )
+*OF_FILES_AND_WORDS, OF_SENTENCES = OWN_KINDS
+KINDS = (*OF_FILES_AND_WORDS, *added("sources", SourceKind, named=False).values(), OF_SENTENCES)
+"""In the order in which help lists them."""
 
-OF_SIGN = {sign: kind for kind in KINDS for sign in kind.signs}
+PREFIXED = tuple(sign for kind in KINDS for sign in kind.signs if sign.endswith(":"))
+"""Signs that stand before a name: `example:NAME`."""
+
+OF_SIGN = {sign: kind for kinds in (KINDS, OWN_KINDS) for kind in kinds for sign in kind.signs}
+"""A plug-in takes no sign of ours away."""
+
 NAMES = one_of([kind.name for kind in KINDS if kind.name])
 *OTHERS, FINAL = (kind.help or kind.name for kind in KINDS)
 LIST = f"{', '.join(OTHERS)}, or {FINAL}."
@@ -90,8 +99,9 @@ def sign_of(text: str) -> str:
         return FOLDER
     if any(character.isspace() for character in path):
         return ""
-    if text.startswith(EXAMPLE):
-        return EXAMPLE
+    prefix = next((sign for sign in PREFIXED if text.startswith(sign)), None)
+    if prefix is not None:
+        return prefix
     return known or (FILE if begun or text.lower().endswith(NO_DUMPS) else "")
 
 

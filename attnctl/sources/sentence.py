@@ -39,7 +39,8 @@ class Arguments(NamedTuple):
 class Source:
     """Numbers as a person names them, and their settings, which each kind finds in its own place.
 
-    By itself it is the run of its settings, or of a config.
+    It gives `plans()`, what they `run()` to, and `traces()`. By itself it is the run of its settings, or of
+    a config; other kinds read a dump or a program, take arrays in memory, or run layers of a model.
     """
 
     kind: str = "run"

@@ -13,14 +13,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
-from importlib import import_module
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any, NamedTuple, NoReturn, TextIO
+from typing import IO, Any, NoReturn
 
 from attnctl.base.errors import AttnError
 from attnctl.base.files import UNFINISHED, hold_output
+from attnctl.base.format import Format, function
 from attnctl.base.words import quote
 
 ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -63,11 +62,6 @@ def unwritable(paths: Sequence[str | Path], formats: Sequence[Format]) -> Iterat
             format_for(path, 1, formats)
         except AttnError as error:
             yield from error.problems
-
-
-def function(name: str) -> Any:
-    module, _, attribute = name.partition(":")
-    return getattr(import_module(module), attribute)
 
 
 def write_text(text: str, path: str | Path) -> None:
@@ -161,45 +155,6 @@ def temporary_folder() -> Iterator[str]:
 def leave(number: int, frame: FrameType | None) -> NoReturn:
     """End with the exit code that a shell gives a process ended by this signal."""
     raise SystemExit(128 + number)
-
-
-class Format(NamedTuple):
-    name: str
-    suffix: str
-    writer: str  # ``module:function``, imported when it is first used; it takes traces and a stream
-    binary: bool = False  # not for a terminal: only files are written in it
-    text: bool = False  # the writer writes characters, not bytes
-    single: bool = False  # a file holds one trace, and the writer takes one
-    picture: bool = False  # it is drawn, and the writer takes how: the `view`
-    takes_path: bool = False  # the writer takes a stream, or a path: it may write a file beside that
-    needs: str = ""
-    """``module:function`` that raises AttnError where a package to write it with is not installed."""
-
-    def write_at(self, traces: Sequence[Any], path: str | Path, view: Any = None) -> None:
-        """Write a trace to a path, and to a file beside it where its writer needs one."""
-        function(self.writer)(traces[0], path, view)
-
-    def write(self, traces: Sequence[Any], stream: IO[Any], view: Any = None) -> None:
-        """Write traces to a stream of bytes, or of text where the format is not binary."""
-        write = function(self.writer)
-        if self.picture and view is not None:
-            write = partial(write, view=view)
-        written = traces[0] if self.single else traces
-        if self.text and not isinstance(stream, io.TextIOBase):
-            with as_text(stream) as text:
-                write(written, text)
-        else:
-            write(written, stream)
-
-
-@contextmanager
-def as_text(stream: IO[bytes]) -> Iterator[TextIO]:
-    """A stream of bytes as one of text, which holds nothing back and leaves the stream open."""
-    text = io.TextIOWrapper(stream, "utf-8", "backslashreplace", newline="\n", write_through=True)
-    try:
-        yield text
-    finally:
-        text.detach()
 
 
 def data_folder(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:

@@ -18,9 +18,9 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.base.files import open_found, refuse_os_errors
+from attnctl.base.format import function
 from attnctl.math import Array, Shape
 from attnctl.store import DUMPS
-from attnctl.store.files import function
 from attnctl.store.header import Arrays, Contents, Stored
 from attnctl.store.raw import File, read_npy
 

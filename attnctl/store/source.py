@@ -12,6 +12,7 @@ from typing import BinaryIO, overload
 
 from attnctl.base.errors import AttnError
 from attnctl.base.files import STANDARD_INPUT, open_found, open_input
+from attnctl.base.format import function
 from attnctl.base.values import MOST_DIGITS, WHOLE, short
 from attnctl.base.words import did_you_mean, plural, quote
 from attnctl.math import Array
@@ -19,7 +20,6 @@ from attnctl.math.engine.cost import available
 from attnctl.record import Trace, numbers_of
 from attnctl.store import DUMPS
 from attnctl.store.calls import CallMembers
-from attnctl.store.files import function
 from attnctl.store.folder import read_folder
 from attnctl.store.header import Contents, assemble_trace, require_bytes, show_value
 from attnctl.store.json_file import check_length

@@ -1,9 +1,9 @@
 """Statistics of a corpus over a Ray cluster whose machines see the same files:
 
-python samples/corpus/over_ray.py CORPUS SHARDS FOLDER [OPTIONS of attnctl stats, like --model DIR]
+python samples/corpus/over_ray.py CORPUS SHARDS FOLDER [OPTIONS of attnctl corpus run, like --model DIR]
 
 A worker that is lost has its shard done by another; shards that are complete in FOLDER are kept. Each shard
-is a process of its own; with `attnctl stats --file CORPUS --on ray=auto` each worker is, without files.
+is a process of its own; with `attnctl corpus run CORPUS --on ray=auto` each worker is, without files.
 """
 
 import subprocess
@@ -15,9 +15,7 @@ import ray
 
 @ray.remote(num_cpus=1, max_retries=3)
 def measure(corpus, shard, part, options):
-    subprocess.run(
-        ["attnctl", "stats", "--file", corpus, "--shard", shard, "-o", part, *options], check=True
-    )
+    subprocess.run(["attnctl", "corpus", "run", corpus, "--shard", shard, "-o", part, *options], check=True)
     return part
 
 
@@ -26,11 +24,11 @@ Path(folder).mkdir(parents=True, exist_ok=True)
 try:
     ray.init(address="auto")
 except ConnectionError:
-    sys.exit("no cluster here: `ray start --head` begins one; attnctl stats --on ray begins its own")
+    sys.exit("no cluster here: `ray start --head` begins one; attnctl corpus run --on ray begins its own")
 parts = ray.get(
     [
         measure.remote(corpus, f"{number}/{shards}", f"{folder}/part-{number}.json", options)
         for number in range(1, int(shards) + 1)
     ]
 )
-subprocess.run(["attnctl", "stats", "merge", *parts, "-o", f"{folder}/whole.json"], check=True)
+subprocess.run(["attnctl", "corpus", "merge", *parts, "-o", f"{folder}/whole.json"], check=True)

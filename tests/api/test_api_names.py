@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import attnctl
+from attnctl.base.rooms import all_verbs
 from attnctl.options import ArrayOptions, Options
 
 SOURCE = Path(attnctl.__file__)
@@ -25,7 +26,9 @@ def test_dir_shows_the_verbs_and_no_modules():
 
 def test_type_checkers_know_every_name():
     imports = re.findall(r"^    from attnctl\.(\S+) import (\w+) as \2$", SOURCE.read_text(), re.MULTILINE)
-    assert {name: module for module, name in imports} == attnctl.HOMES
+    homes = {verb.name: verb.function for verb in all_verbs().values() if verb.function}
+    homes |= {name: f"{module}:{name}" for name, module in attnctl.BESIDE_VERBS.items()}
+    assert {name: f"attnctl.{module}:{name}" for module, name in imports} == homes
 
 
 @pytest.mark.sample(3)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import trials
 
-from attnctl import VERBS
-from attnctl.formats import FINDINGS
+from attnctl.base.rooms import all_verbs, formats_of
 from attnctl.models.next import Ranked
 from attnctl.verbs.effect import Effects
 
@@ -22,6 +22,7 @@ LINES = {
     "check": ["check", "dump.json"],
     "diff": ["diff", "dump.json", "theirs.npz"],
     "stats": ["stats", "dump.json"],
+    "corpus": ["corpus", "run", "corpus.txt"],
     "exercise": ["exercise", "make", "dump.json", "--blank", "scores"],
     "config": ["config", "init", EVIL, "--force"],
 }
@@ -35,6 +36,9 @@ WRITE_NO_TEXT_OF_OTHERS = {
     "model",
     "mutants",
 }
+LINES |= {
+    name: list(words) for name, words in trials().items() if name not in {*LINES, *WRITE_NO_TEXT_OF_OTHERS}
+}
 
 
 @pytest.fixture
@@ -46,13 +50,15 @@ def dump(call):
         step["formula"] = step["symbol"] = EVIL
     data |= {"model": EVIL, "layer": 3, "note": EVIL}
     data["config"]["note"] = EVIL
-    Path("dump.json").write_text(json.dumps(data))
+    for name in ("dump.json", "a.json"):
+        Path(name).write_text(json.dumps(data))
+    Path("corpus.txt").write_text(EVIL)
     np.savez("theirs.npz", **dict.fromkeys(["Q", "K", "V", EVIL], np.ones((3, 4))))
     return call
 
 
 def test_every_verb_that_writes_is_here():
-    assert {*LINES, "effect"} | WRITE_NO_TEXT_OF_OTHERS == {*VERBS}
+    assert {*LINES, "effect"} | WRITE_NO_TEXT_OF_OTHERS == {*all_verbs()}
 
 
 @pytest.mark.sample(9)
@@ -68,7 +74,7 @@ def test_no_file_steers_a_terminal(dump, line, suffix):
 
 
 @pytest.mark.parametrize(
-    "fmt", [fmt for fmt in FINDINGS["effect"] if fmt.suffix != ".png"], ids=lambda fmt: fmt.suffix
+    "fmt", [fmt for fmt in formats_of("effect") if fmt.suffix != ".png"], ids=lambda fmt: fmt.suffix
 )
 def test_no_effect_of_a_head_steers_a_terminal(fmt, tmp_path):
     """Tokens are the tokenizer's, and so anyone's."""

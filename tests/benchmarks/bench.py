@@ -405,9 +405,9 @@ def lines():
             path = Path(folder) / f"{count}.txt"
             path.write_text("".join(" ".join(drawn.choices(words, k=16)) + "\n" for _ in range(count)))
             paths.append(str(path))
-        few, many = (command(ATTNCTL, "stats", "--file", path, "--json") for path in paths)
+        few, many = (command(ATTNCTL, "corpus", "run", path, "--json") for path in paths)
         yield "stats, 2,000 lines / 500", ratio(many, few, 3), 4
-        by_two = command(ATTNCTL, "stats", "--file", paths[1], "--on", "processes=2", "--json")
+        by_two = command(ATTNCTL, "corpus", "run", paths[1], "--on", "processes=2", "--json")
         yield "stats, 2,000 lines, --on processes=2 / alone", ratio(by_two, many, 3), 1.1
 
 

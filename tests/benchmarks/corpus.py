@@ -80,7 +80,7 @@ def minilm():
 def against_torch(folder):
     path, model = corpus(folder, int(os.environ.get("SENTENCES", "2000"))), minilm()
     theirs, their_seconds, their_peak = measured(sys.executable, HERE / "torch_stats.py", model, path)
-    ours, seconds, peak = measured(ATTNCTL, "stats", "--model", model, "--file", path, "--json")
+    ours, seconds, peak = measured(ATTNCTL, "corpus", "run", "--model", model, path, "--json")
     means = json.loads(theirs)["means"]
     layers = json.loads(ours)["layers"]
     apart = max(
@@ -90,7 +90,7 @@ def against_torch(folder):
         for name in means
     )
     if before := os.environ.get("BEFORE"):
-        command = (sys.executable, "-m", "attnctl", "stats", "--model", model, "--file", path, "--json")
+        command = (sys.executable, "-m", "attnctl", "corpus", "run", "--model", model, path, "--json")
         _, once, _ = measured(*command, PYTHONPATH=before)
         print(f"MiniLM before, processor time: {once:.1f} s = {once / their_seconds:.2f}")
     times = f"{seconds:.1f} s / torch {their_seconds:.1f} s = {seconds / their_seconds:.2f}"
@@ -101,7 +101,7 @@ def against_torch(folder):
 
 def size(folder):
     for sentences in (1000, 10_000, 100_000):
-        out, seconds, peak = measured(ATTNCTL, "stats", "--file", corpus(folder, sentences), "--json")
+        out, seconds, peak = measured(ATTNCTL, "corpus", "run", corpus(folder, sentences), "--json")
         print(
             f"{sentences:7,} sentences: {seconds:6.1f} s of processor, {peak:.1f} MiB, {len(out):,} bytes"
         )
@@ -115,10 +115,10 @@ def workers(folder):
             subprocess.Popen(
                 [
                     ATTNCTL,
-                    "stats",
+                    "corpus",
+                    "run",
                     "--model",
                     model,
-                    "--file",
                     path,
                     "--shard",
                     f"{number}/{count}",

@@ -2,12 +2,12 @@
 
 import importlib
 
-from attnctl import VERBS
+from attnctl.base.rooms import all_verbs, module_of_commands
 
 
 def commands():
-    for name in VERBS:
-        module = importlib.import_module(f"attnctl.cli.{name}")
+    for name in all_verbs():
+        module = importlib.import_module(module_of_commands(name))
         for own, registered in module.COMMANDS.items():
             yield (f"{name} {own}" if hasattr(module, "GROUP") else name), registered
 

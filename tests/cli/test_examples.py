@@ -139,6 +139,7 @@ def test_the_wheel_has_the_examples(tmp_path):
         check=True,
     )
     assert json.loads(done.stdout)["sentence"] == "India is great"
+    assert not list((tmp_path / "site" / "attnctl").rglob("README.md")), "for people with the source"
     lessons = tmp_path / "site" / "attnctl" / "lessons"
     assert {path.name for path in lessons.iterdir()} == {
         path.name for path in (ROOT / "attnctl" / "lessons").iterdir()

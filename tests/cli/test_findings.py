@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attnctl.formats import FINDINGS
+from attnctl.base.rooms import formats_of
 
 MODEL = str(Path(__file__).parent.parent / "models" / "checkpoints" / "qwen2")
 
@@ -35,7 +35,7 @@ def test_a_suffix_without_a_writer_is_refused_with_all_that_there_are(dumps, ver
     done = dumps(*WRITTEN[verb], "-o", "found.json", "-o", "found.xyz")
     assert done.code == 2
     assert "found.xyz" in done.err
-    assert all(each.suffix in done.err for each in FINDINGS[verb])
+    assert all(each.suffix in done.err for each in formats_of(verb))
     assert not Path("found.json").exists(), "nothing is half-written"
 
 

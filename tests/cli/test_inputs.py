@@ -116,7 +116,7 @@ def test_statistics_of_a_sentence_are_those_of_its_dump(folder):
 def test_a_corpus_is_read_as_flags_say(folder, tmp_path):
     (tmp_path / "s.txt").write_text("I love AI\nwe like it\n")
     by_flag, by_config = (
-        json.loads(folder("stats", "--file", "s.txt", *args, "--json").out)
+        json.loads(folder("corpus", "run", "s.txt", *args, "--json").out)
         for args in (["--heads", "2", "--seed", "1"], ["-c", "two.yaml"])
     )
     assert by_flag["layers"] == by_config["layers"]

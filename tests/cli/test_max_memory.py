@@ -18,7 +18,9 @@ BOMB, LIMIT = "bomb.npz", "--max-memory 10M"
 COMMANDS = dict(commands())
 PARAMETERS = parameters()
 ARGUMENTS = {
+    "diff": f"{BOMB} {BOMB}",
     "run": "I -c c.yaml",
+    "corpus run": "c.txt -c c.yaml",
     "explain": f"{BOMB} Q[0,0]",
     "show": f"{BOMB} --step Q",
 }
@@ -53,6 +55,7 @@ def bombs(call, bomb, monkeypatch):
     """A command line in a folder with this file, and a config that names it."""
     shutil.copy(bomb, "bomb.npz")
     Path("c.yaml").write_text("weights: {file: bomb.npz}\n")
+    Path("c.txt").write_text("I love AI\n")
     monkeypatch.setattr(import_module("attnctl.verbs.exercise.grade"), "MOST_MEMORY", 10 * MIB)
     return call
 

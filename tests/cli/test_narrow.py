@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from command_line import trials
 
-from attnctl import VERBS
+from attnctl.base.rooms import all_verbs
 
 ROOT = Path(__file__).parents[2]
 GPT2 = str(ROOT / "tests/models/checkpoints/gpt2")
@@ -20,6 +21,7 @@ VIEWS = [
     ("check", "--about", "no-scale"),
     ("diff", "gradients.json", "other.json"),
     ("stats", "other.json", "--rollout"),
+    ("corpus", "run", str(ROOT / "samples/sentences.txt")),
     ("model", str(ROOT / "tests/models/checkpoints/bert")),
     ("run", "--model", GPT2, "--ids", "3,4,5", "--next", "3"),
     ("run", "--model", GPT2, "--ids", "3,4,5", "--lens"),
@@ -33,6 +35,7 @@ VIEWS = [
     ("mistakes",),
     ("mutants", "--rtol", "1e-2", "--shape", "1,2,8,4"),
 ]
+VIEWS += [trial for name, trial in trials().items() if name not in {view[0] for view in VIEWS}]
 UNFIT = {"explore", "conform", "capture"}
 """A screen of its own; the findings of a program that takes long to start (they are check's); a program."""
 
@@ -40,13 +43,14 @@ UNFIT = {"explore", "conform", "capture"}
 @pytest.fixture
 def files(call):
     call("run", "I love 愛 AI", "--backward", "-o", "gradients.json")
-    call("run", "I love 愛 AI", "--heads", "2", "-o", "other.json")
+    for name in ("other.json", "a.json"):
+        call("run", "I love 愛 AI", "--heads", "2", "-o", name)
     call("config", "init", "-o", "c.yaml")
     return call
 
 
 def test_every_verb_has_a_view_here():
-    assert {view[0] for view in VIEWS} | UNFIT == set(VERBS)
+    assert {view[0] for view in VIEWS} | UNFIT == set(all_verbs())
 
 
 @pytest.mark.sample(48)

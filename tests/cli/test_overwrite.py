@@ -53,10 +53,10 @@ SCENES = {
     "stats": {
         "d.json lines.json": "d.json lines.json",
         "'I love' -c c.json": "c.json w.json e.json",
-        "--file s.json -c c.json": "s.json c.json w.json e.json",
-        "merge part.json": "part.json",
         "--model m": OF_MODEL,
     },
+    "corpus run": {"s.json -c c.json": "s.json c.json w.json e.json"},
+    "corpus merge": {"part.json": "part.json"},
     "conform": {
         "k.py:f --claims claims.json --xfail xfail.json": "k.py helper.py claims.json xfail.json",
         "k:f": "k.py helper.py",
@@ -143,7 +143,7 @@ def stocked(tmp_path_factory):
         "run 'I love' -o two.json --step scores",
         "run 'I love AI' -o d.json",
         "attend a.json -o b.json",
-        "stats --file s.json --shard 1/1 -o part.json",
+        "corpus run s.json --shard 1/1 -o part.json",
         "exercise make -c heads.json --blank scores -o sheet.json",
         "run --model m --layer 0 --ids 4,5 -o x.json --step X",
     ]

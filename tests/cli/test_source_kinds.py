@@ -1,6 +1,7 @@
 """Every verb that takes a SOURCE takes every kind of it: a law over the registries of both."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -10,23 +11,14 @@ import pytest
 from commands import parameters
 
 import attnctl
+from attnctl.base.rooms import all_verbs
 from attnctl.formats import FORMATS
 from attnctl.sources import FILE, FOLDER, OF_SIGN
 
 SENTENCE = "sun melts snow"
 
-VERBS = {
-    "run": ["{}", "--json"],
-    "show": ["{}", "--json"],
-    "explain": ["{}", "attention_weights[0,0,0]", "--json"],
-    "explore": ["{}"],
-    "stats": ["{}", "--json"],
-    "check": ["{}", "--json"],
-    "diff": ["{}", "whole.json", "--json"],
-    "attend": ["{}", "--json"],
-    "exercise make": ["{}", "--blank", "scores", "-o", "task.json"],
-}
-"""How each is called."""
+VERBS = {path: shlex.split(words) for verb in all_verbs().values() for path, words in verb.sources.items()}
+"""How each command that takes a SOURCE is called, as its verb says."""
 
 
 def write_program(arrays):

@@ -25,7 +25,7 @@ def run(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def run(*args):
-        code = program(["stats", *map(str, args)])
+        code = program(["corpus", *map(str, args)])
         return (int(code), *capsys.readouterr())
 
     return run

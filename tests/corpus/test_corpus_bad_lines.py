@@ -44,7 +44,7 @@ HINT = "--skip-bad leaves bad lines out, and counts them by reason"
 def test_hostile_lines_are_refused_with_their_numbers(run, tmp_path, name):
     data, said = HOSTILE[name]
     (tmp_path / "c.txt").write_bytes(data)
-    code, out, err = run("--file", "c.txt", "-o", "part.json")
+    code, out, err = run("run", "c.txt", "-o", "part.json")
     assert (code, out) == (2, "")
     hint = [] if name in EMPTY else [HINT]
     assert err.splitlines() == [f"attnctl: {each}" for each in [*said, *hint]]
@@ -54,7 +54,7 @@ def test_hostile_lines_are_refused_with_their_numbers(run, tmp_path, name):
 def test_unknown_tokens_are_named_with_their_lines(run, tmp_path):
     (tmp_path / "c.txt").write_text("a b\na z\nb\nq a\n")
     (tmp_path / "x.yaml").write_text("vocab: [a, b]\n")
-    code, out, err = run("--file", "c.txt", "-c", "x.yaml")
+    code, out, err = run("run", "c.txt", "-c", "x.yaml")
     assert (code, out) == (2, "")
     first, second, hint = err.splitlines()
     assert hint == f"attnctl: {HINT}"
@@ -97,7 +97,7 @@ def mixed(tmp_path):
 
 @pytest.mark.usefixtures("mixed")
 def test_bad_lines_are_left_out_and_counted_by_reason(run, tmp_path):
-    args = ("--file", "c.txt", "-c", "x.yaml", "--skip-bad")
+    args = ("run", "c.txt", "-c", "x.yaml", "--skip-bad")
     code, out, err = run(*args, "--json")
     assert code == 0
     assert json.loads(out)["skipped"] == REASONS
@@ -109,7 +109,7 @@ def test_bad_lines_are_left_out_and_counted_by_reason(run, tmp_path):
     assert run(*args)[1].startswith("3 sentences, 6 tokens; 6 lines skipped\n")
     good = tmp_path / "good.txt"
     good.write_bytes(b"".join(b"\n" if LINES[line] else line for line in LINES))
-    plain = json.loads(run("--file", "good.txt", *args[2:], "--json")[1])
+    plain = json.loads(run("run", "good.txt", *args[2:], "--json")[1])
     assert "skipped" not in plain
     assert plain["layers"] == json.loads(out)["layers"]
     for number in (1, 2, 3):
@@ -119,7 +119,7 @@ def test_bad_lines_are_left_out_and_counted_by_reason(run, tmp_path):
 
 @pytest.mark.usefixtures("mixed")
 def test_without_skip_bad_each_line_is_named_with_its_reason(run):
-    code, out, err = run("--file", "c.txt", "-c", "x.yaml")
+    code, out, err = run("run", "c.txt", "-c", "x.yaml")
     assert (code, out) == (2, "")
     said = err.splitlines()
     assert [each.split(":")[2] for each in said[:-1]] == ["2", "3", "6", "7", "10"]
@@ -130,7 +130,7 @@ def test_a_sentence_that_cannot_be_run_is_named(run, tmp_path):
     """Beside others of its length, too: they are measured again without it."""
     (tmp_path / "c.txt").write_text("a b\na b c\n")
     (tmp_path / "x.yaml").write_text("d_model: 2\npositions: {learned: [[1, 0], [0, 1]]}\n")
-    code, _, err = run("--file", "c.txt", "-c", "x.yaml")
+    code, _, err = run("run", "c.txt", "-c", "x.yaml")
     assert code == 2
     assert err.startswith("attnctl: c.txt:2: ")
 
@@ -138,7 +138,7 @@ def test_a_sentence_that_cannot_be_run_is_named(run, tmp_path):
 def test_where_nothing_can_be_run_it_is_no_matter_of_lines(run, tmp_path):
     (tmp_path / "c.txt").write_text("a b c\na c b\n")
     (tmp_path / "x.yaml").write_text("d_model: 2\npositions: {learned: [[1, 0], [0, 1]]}\n")
-    code, _, err = run("--file", "c.txt", "-c", "x.yaml", "--skip-bad", "-o", "p.json")
+    code, _, err = run("run", "c.txt", "-c", "x.yaml", "--skip-bad", "-o", "p.json")
     assert code == 2
     assert err.startswith("attnctl: c.txt:1: ")
     assert not (tmp_path / "p.json").exists()
@@ -150,10 +150,10 @@ def test_a_model_says_what_it_cannot_take(run, tmp_path, family, places):
     """The checkpoints have 32 places, of which RoBERTa's first two are for padding."""
     model = model_in(tmp_path / family, family)
     (tmp_path / "c.txt").write_text(f"a b\n{'a ' * 40}\nb a\n")
-    code, out, err = run("--model", model, "--file", "c.txt")
+    code, out, err = run("run", "--model", model, "c.txt")
     assert (code, out) == (2, "")
     assert err.splitlines()[0] == f"attnctl: c.txt:2: 41 tokens; {family} takes {places}"
-    args = ("--model", model, "--file", "c.txt", "--skip-bad", "--json")
+    args = ("run", "--model", model, "c.txt", "--skip-bad", "--json")
     skipped = json.loads(run(*args)[1])["skipped"]
     assert skipped == [{"reason": "too long for the model", "count": 1, "lines": [2]}]
 

@@ -15,8 +15,8 @@ def test_it_is_what_the_command_writes(run, tmp_path):
     path = written(tmp_path / "c.txt")
     part = attnctl.corpus(path, heads=2, causal=True, pairs=True)
     (tmp_path / "x.yaml").write_text("heads: 2\nrules: [causal]\n")
-    assert part.to_bytes().decode() == run("--file", "c.txt", "-c", "x.yaml", "--pairs", "--json")[1]
-    assert f"{part}\n" == run("--file", "c.txt", "-c", "x.yaml", "--pairs")[1]
+    assert part.to_bytes().decode() == run("run", "c.txt", "-c", "x.yaml", "--pairs", "--json")[1]
+    assert f"{part}\n" == run("run", "c.txt", "-c", "x.yaml", "--pairs")[1]
     head = json.loads(part.to_bytes())["layers"][0]["heads"][1]
     assert part.layers[0].heads[1].means == {name: head[name] for name in head["sums"]}
 
@@ -27,7 +27,7 @@ def test_a_model_and_shards(run, tmp_path, model):
     second = tmp_path / "2.json"
     attnctl.corpus(path, model=Path(model), shard="2/3", save=second)
     whole = attnctl.merge_corpus([*parts, second])
-    assert whole.to_bytes().decode() == run("--file", "c.txt", "--model", model, "--json")[1]
+    assert whole.to_bytes().decode() == run("run", "c.txt", "--model", model, "--json")[1]
     assert repr(parts[0]).startswith("<CorpusPart: ")
     assert repr(parts[0]).endswith("lines 27 to 40 of 40>")
 

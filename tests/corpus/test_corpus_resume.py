@@ -20,7 +20,7 @@ from attnctl.verbs.corpus.run import Work, measure_into, open_sources
 def test_a_complete_part_is_kept_and_any_other_made_again(run, tmp_path):
     written(tmp_path / "c.txt")
     part = tmp_path / "part.json"
-    args = ("--file", "c.txt", "--shard", "1/2", "-o", "part.json")
+    args = ("run", "c.txt", "--shard", "1/2", "-o", "part.json")
     run(*args)
     whole = part.read_bytes()
     stamp = part.stat().st_mtime_ns
@@ -54,10 +54,10 @@ def test_one_shard_killed_and_resumed(run, tmp_path, end, code):
     """What is there is whole as far as it goes; it is no shard yet, and the next process completes it."""
     written(tmp_path / "c.txt")
     for number in (1, 3):
-        run("--file", "c.txt", "--shard", f"{number}/3", "-o", f"{number}.json")
-    args = ["--file", "c.txt", "--shard", "2/3", "-o", "2.json"]
+        run("run", "c.txt", "--shard", f"{number}/3", "-o", f"{number}.json")
+    args = ["run", "c.txt", "--shard", "2/3", "-o", "2.json"]
     with subprocess.Popen(
-        [sys.executable, "-c", STALLED, "stats", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", STALLED, "corpus", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout.readline() == b"at work\n"
         process.send_signal(end)
@@ -66,7 +66,7 @@ def test_one_shard_killed_and_resumed(run, tmp_path, end, code):
     assert "lines 20 to 26: in none of the parts" in run("merge", "3.json", "2.json", "1.json")[2]
     assert run(*args) == (0, "", "attnctl: the part goes on after line 19\n")
     merged = run("merge", "3.json", "1.json", "2.json", "--json")
-    assert merged == run("--file", "c.txt", "--json")
+    assert merged == run("run", "c.txt", "--json")
 
 
 class Killed(BaseException):
@@ -111,7 +111,7 @@ def test_a_process_that_is_killed_at_random(tmp_path):
         "import sys; from attnctl.verbs.corpus import run; run.SAVE_EVERY = 0.05;"
         "from attnctl.cli.program import program; sys.exit(program(sys.argv[1:]))"
     )
-    command = [sys.executable, "-c", code, "stats", "--file", str(path), "-o", str(part)]
+    command = [sys.executable, "-c", code, "corpus", "run", str(path), "-o", str(part)]
     began = time.perf_counter()
     subprocess.run([*command[:-1], str(tmp_path / "unhindered.json")], check=True)
     took = time.perf_counter() - began
@@ -133,7 +133,7 @@ def begun(tmp_path, run):
     written(tmp_path / "c.txt")
     (tmp_path / "c.txt").write_bytes(b"\xff\n" + (tmp_path / "c.txt").read_bytes())
     (tmp_path / "x.yaml").write_text("heads: 2\n")
-    assert run("--file", "c.txt", "--shard", "1/3", "--skip-bad", "-o", "part.json")[0] == 0
+    assert run("run", "c.txt", "--shard", "1/3", "--skip-bad", "-o", "part.json")[0] == 0
 
 
 CHANGED = {
@@ -153,7 +153,7 @@ def test_a_part_of_something_else_is_refused_and_stays(run, tmp_path, name):
     if name == "corpus":
         (tmp_path / "c.txt").write_text("a b\n" * 41)
     before = (tmp_path / "part.json").read_bytes()
-    args = ["--file", "c.txt", "-o", "part.json", *(["--skip-bad", *more] if more is not None else [])]
+    args = ["run", "c.txt", "-o", "part.json", *(["--skip-bad", *more] if more is not None else [])]
     code, out, err = run(*args)
     assert (code, out) == (2, "")
     assert err == (
@@ -164,11 +164,11 @@ def test_a_part_of_something_else_is_refused_and_stays(run, tmp_path, name):
 
 @pytest.mark.usefixtures("begun")
 def test_a_finished_shard_grows_into_the_whole(run, tmp_path):
-    args = ("--file", "c.txt", "--skip-bad", "-o", "part.json", "-o", "heads.csv")
+    args = ("run", "c.txt", "--skip-bad", "-o", "part.json", "-o", "heads.csv")
     code, out, err = run(*args)
     assert (code, out) == (0, "")
     assert "the part goes on after line 13" in err
-    assert (tmp_path / "part.json").read_text() == run("--file", "c.txt", "--skip-bad", "--json")[1]
+    assert (tmp_path / "part.json").read_text() == run("run", "c.txt", "--skip-bad", "--json")[1]
     assert (tmp_path / "heads.csv").exists()
 
 
@@ -176,8 +176,8 @@ def test_what_was_measured_before_a_bad_line_is_kept(run, tmp_path, monkeypatch)
     """A run that ends at a bad line need not begin again to leave it out."""
     monkeypatch.setattr(room, "SAVE_EVERY", 0)
     (tmp_path / "c.txt").write_bytes(b"a b\nc\n\xff\nd\n")
-    assert run("--file", "c.txt", "-o", "part.json")[0] == 2
+    assert run("run", "c.txt", "-o", "part.json")[0] == 2
     part = json.loads((tmp_path / "part.json").read_bytes())
     assert part["lines"] == {"first": 1, "count": 2}
-    assert "goes on after line 2" in run("--file", "c.txt", "-o", "part.json", "--skip-bad")[2]
-    assert (tmp_path / "part.json").read_text() == run("--file", "c.txt", "--skip-bad", "--json")[1]
+    assert "goes on after line 2" in run("run", "c.txt", "-o", "part.json", "--skip-bad")[2]
+    assert (tmp_path / "part.json").read_text() == run("run", "c.txt", "--skip-bad", "--json")[1]

@@ -227,18 +227,14 @@ def test_an_engine_by_its_name(text, engine):
 )
 def test_an_engine_that_is_none_or_goes_with_nothing(run, tmp_path, args, said):
     written(tmp_path / "c.txt")
-    assert run("--file", "c.txt", *args.split()) == (2, "", f"attnctl: {said}\n")
-
-
-def test_an_engine_without_a_corpus(run):
-    assert run("d.json", "--on", "dask")[2].startswith("attnctl: --on: only a corpus has that")
+    assert run("run", "c.txt", *args.split()) == (2, "", f"attnctl: {said}\n")
 
 
 @pytest.mark.parametrize("name", ["dask", "ray"])
 def test_an_engine_that_is_not_installed(run, tmp_path, monkeypatch, name):
     written(tmp_path / "c.txt")
     monkeypatch.setitem(__import__("sys").modules, {"dask": "distributed", "ray": "ray"}[name], None)
-    code, _, err = run("--file", "c.txt", "--on", name)
+    code, _, err = run("run", "c.txt", "--on", name)
     assert code == 2
     assert err.endswith(f"is not installed; pip install 'attnctl[{name}]'\n")
 
@@ -250,7 +246,7 @@ def test_sentences_in_python_are_read_from_no_file():
 
 def test_a_compressed_corpus_needs_fsspec(run, tmp_path, monkeypatch):
     monkeypatch.setattr("attnctl.store.elsewhere.find_spec", lambda name: None)
-    code, _, err = run("--file", "c.txt.gz")
+    code, _, err = run("run", "c.txt.gz")
     assert (code, err) == (
         2,
         "attnctl: c.txt.gz: fsspec opens it, and is not installed; pip install 'attnctl[remote]'\n",
@@ -277,8 +273,8 @@ def test_parts_and_results_elsewhere(run, tmp_path):
     path, folder = written(tmp_path / "c.txt", lines=30), f"memory://{tmp_path.name}"
     for number in (1, 2):
         part = f"{folder}/part-{number}.json"
-        assert run("--file", str(path), "--shard", f"{number}/2", "-o", part) == (0, "", "")
-        _, _, again = run("--file", str(path), "--shard", f"{number}/2", "-o", part)
+        assert run("run", str(path), "--shard", f"{number}/2", "-o", part) == (0, "", "")
+        _, _, again = run("run", str(path), "--shard", f"{number}/2", "-o", part)
         assert again == f"attnctl: {part}: is complete, and kept\n"
     whole = f"{folder}/whole.json"
     assert run("merge", f"{folder}/part-*.json", "-o", whole) == (0, "", "")

@@ -64,7 +64,6 @@ def test_what_is_shown(run, args, shown):
     [
         (["run", *IDS], "--ids: only a model has that; add --model DIR"),
         (["stats", *IDS], "--ids: only a model takes ids; add --model DIR"),
-        (["stats", "--model", GPT_OSS, *IDS, "--file", "x"], "--file has the texts; leave one of them out"),
         (["run", "x", "--layer", "1"], "--layer: only a model has that"),
         (["run", *IDS, "--model", GPT_OSS, "--heads", "2"], "--heads: means nothing with --model"),
         (["run", "x", *IDS, "--model", GPT_OSS], "there is a sentence too"),
@@ -80,10 +79,13 @@ def test_what_is_shown(run, args, shown):
         (["run", *IDS, "--model", T5, "--layer", "decoder.0"], "--context: missing"),
         (["model", "."], "no config.json in it"),
         (["stats", "--model", GPT_OSS, "--rollout"], "--rollout"),
-        (["stats", __file__, "--model", GPT_OSS], "a file; --file"),
+        (["stats", __file__, "--model", GPT_OSS], "a file; attnctl corpus run"),
         (["stats", "--model", GPT_OSS, "--trace", "1"], "--trace: takes dumps"),
-        (["stats", "--file", "x"], "x: No such file or directory"),
-        (["stats", "--model", GPT_OSS, "--shard", "1/2"], "--shard: only a corpus has that; add --file"),
+        (["corpus", "run", "x"], "x: No such file or directory"),
+        (
+            ["stats", "--model", GPT_OSS, "--shard", "1/2"],
+            "--shard: only a corpus has that",
+        ),
     ],
 )
 def test_what_is_refused(run, args, said):

@@ -25,6 +25,7 @@ ELSEWHERE = {
     ("cli/output.py", "write"): "a format, which escapes as it must: JSON, CSV, Markdown",
     ("cli/explain.py", "write_json"): "JSON, which is encoded",
     ("formats.py", "write"): "a format, as above",
+    ("base/plugins.py", "sys.stderr.write"): "a plug-in that is left out, in characters that are printed",
     ("store/files.py", "sink"): "JSON, which is encoded",
     ("store/files.py", "write_found"): "the same: findings",
     ("cli/output.py", "Console"): "a bar with a label of ours",

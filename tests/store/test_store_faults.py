@@ -14,8 +14,8 @@ import pytest
 from store_examples import carried_out, of_arrays, typed
 
 from attnctl.base.errors import AttnError
+from attnctl.base.format import Format
 from attnctl.formats import FORMATS, write
-from attnctl.store.files import Format
 from attnctl.store.source import read_one
 
 SUFFIXES = ["json", "jsonl", "npz", "safetensors", "csv", "md"]

@@ -308,8 +308,10 @@ def added_to(row: Name) -> str:
 def of_all_heads(row: Name) -> Setting:
     if row.is_split:
         reader = TENSOR_BY_HEAD if row.drawn else OFFSETS_BY_HEAD
+    elif row.name == W_O:
+        reader = OUTPUT_TENSOR
     else:
-        reader = OUTPUT_TENSOR if row.name == W_O else TENSOR if row.drawn else OFFSETS
+        reader = TENSOR if row.drawn and len(row.axes) > 1 else OFFSETS
     form = "Fused: " if row.is_split and row.drawn else ""
     return Setting(row.name, reader, f"{form}{layout_in_words(row.side_by_side)}{added_to(row)}{row.more}.")
 

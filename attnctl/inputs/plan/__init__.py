@@ -40,7 +40,10 @@ PAD = "[PAD]"
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a run needs: the kind of attention, its arrays, and what the dump says of it."""
+    """What can be run and costed: the kind of attention, its arrays, and what the dump says of it.
+
+    There is one of a sentence, of arrays, of a layer of a model, and of a case of `conform`.
+    """
 
     variant: Variant
     given: dict[str, Array]

@@ -24,7 +24,12 @@ else:
         """Import every file of ops, as OPS is whole only then, and return what one of them has."""
         from pkgutil import iter_modules
 
+        from attnctl.base.plugins import added
+        from attnctl.math.ops.base import OPS
+
         files = [import_module(module.name) for module in iter_modules(__path__, f"{__name__}.")]
+        own = [name for name, op in OPS.items() if op.__module__.startswith(f"{__name__}.")]
+        OPS.update(added("ops", Op, taken=own, named=False))
         found = [vars(file)[name] for file in files if name in vars(file)]
         if not found:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,5 +1,6 @@
 """The rules of attention. To add one, write its file and add it to `RULES`."""
 
+from attnctl.base.plugins import added
 from attnctl.math.rules.base import (
     Alibi,
     Mask,
@@ -34,3 +35,5 @@ RULES: dict[str, type[Rule]] = {
     for rule in (Causal, Window, BlockLocal, Documents, Padding, Softcap, Alibi, AnyOf, AllOf)
 }
 """Every rule by its name: all that others iterate."""
+
+RULES |= added("rules", Rule, taken=RULES)

@@ -19,6 +19,7 @@ stacks, says how it is called in a case of `tests/models/cases.py`.
 
 from __future__ import annotations
 
+from attnctl.base.plugins import added
 from attnctl.models.families import encoders, experts, gpt, llama, states, windows
 from attnctl.models.family import Stack, derive_stack
 
@@ -131,6 +132,7 @@ FAMILIES: dict[str, dict[str, Stack]] = {
 }
 """Every model_type, with its stacks of layers by name; the one without a name comes first."""
 
+FAMILIES |= added("families", dict, taken=FAMILIES, named=False)
 TOWERS: dict[str, str] = {
     **dict.fromkeys(
         [

@@ -24,6 +24,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.files import note_input
+from attnctl.base.plugins import named_in
 from attnctl.base.programs import Said, begin, kill
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, OUTPUT
@@ -59,6 +60,8 @@ def make_target(target: str | Sequence[str] | Callable[..., Any], request: Reque
     if not isinstance(target, (str, Sequence)):
         raise AttnError(f"{target!r}: not a target; give a function, or the name of one, module:function")
     words = [target] if isinstance(target, str) else target
+    if len(words) == 1:
+        words = [named_in("targets").get(words[0], words[0])]
     if words[0].startswith(("http://", "https://")) or any("{in" in word for word in words):
         return make_program(words, request, limit)
     if len(words) > 1:

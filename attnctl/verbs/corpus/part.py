@@ -165,10 +165,11 @@ def part_of_bytes(data: bytes, place: str) -> CorpusPart:
     """A part from the bytes of its file. Raises AttnError where they are not those that were written."""
     header = header_of(data, place)
     if header.get("schema") != SCHEMA:
-        instead = "attnctl stats --file CORPUS --shard I/N -o PART makes them"
+        instead = "attnctl corpus run CORPUS --shard I/N -o PART makes them"
         raise AttnError(f"{place}: not a part of a corpus (its schema is not {SCHEMA}); {instead}")
 
-    changed = f"{place}: changed since it was written; make it again (attnctl stats --shard … -o {place})"
+    again = f"make it again (attnctl corpus run CORPUS --shard … -o {place})"
+    changed = f"{place}: changed since it was written; {again}"
     try:
         part = part_from(header)
         # Written again it has the same bytes, its hash among them, unless something was changed.

@@ -1,0 +1,29 @@
+"""What is said of effect."""
+
+from __future__ import annotations
+
+from attnctl.base.format import Format
+from attnctl.base.verb import Verb
+from attnctl.store.formats import FOUND_JSON, page, pictures_by
+
+VERB = Verb(
+    name="effect",
+    section="Look",
+    place=70,
+    line="Say what each head does to the next token.",
+    daily={
+        "effect": "model between ids patch mean direct json output",
+    },
+    formats={
+        "effect": (
+            FOUND_JSON,
+            Format("csv", ".csv", "attnctl.verbs.effect.view:write_csv", text=True),
+            *pictures_by("attnctl.verbs.effect.view"),
+            page("attnctl.pages.found:write_effect"),
+        ),
+    },
+    views={
+        "Effects": "attnctl.verbs.effect.view:effect_lines",
+    },
+    function="attnctl.api:effect",
+)
