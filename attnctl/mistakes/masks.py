@@ -32,6 +32,9 @@ FILLS = (-1e9, -1e4, float(np.finfo(np.float16).min), float(np.finfo(np.float32)
 """Those near the scores last: drawn numbers show them, and the largest do not tell them from the others."""
 
 
+OWN = "themselves plus "
+"""What is said before a number that is added to scores, in place of one that stands for them."""
+
 MOST_APART = 0.1
 """The part of their size by which numbers in the place of −∞ may be apart and still be one number."""
 
@@ -75,7 +78,10 @@ def added(hide: Hide, number: float) -> Hide:
 
 
 def filled(way: Callable[[Hide, float], Hide], fill: float) -> Way:
-    return lambda hide: {f"{fill:.3g}".replace("e+0", "e").replace("e+", "e"): way(hide, fill)}
+    said = f"{fill:.3g}".replace("e+0", "e").replace("e+", "e")
+    if way is added:
+        said = f"{OWN}{said}"
+    return lambda hide: {said: way(hide, fill)}
 
 
 def fills_shown(case: WrongStep) -> Array:
@@ -305,6 +311,6 @@ PARTIAL_MASKS = (
         *FINITE,
         plant_shown_fill,
         HIDE.where(shows_no_fill).fitted(finite, FILLS_NEAR, spoken),
-        HIDE.where(shows_no_fill).fitted(added, FILLS_NEAR, spoken_after("themselves and ")),
+        HIDE.where(shows_no_fill).fitted(added, FILLS_NEAR, spoken_after(OWN)),
     ),
 )

@@ -53,8 +53,18 @@ def shows_nan(case: WrongStep) -> bool:
 
 
 def naive_softmax(dtype: str) -> wrong.ByRow:
-    """exp(s) / Σ exp(s), the row maximum not subtracted: exp overflows, and ∞ / ∞ is NaN."""
-    return wrong.ByRow(lambda s: ((e := np.exp(s.astype(dtype))) / wrong.total(e)).astype(np.float64))
+    """exp(s) / Σ exp(s), the row maximum not subtracted: exp overflows, and ∞ / ∞ is NaN.
+
+    Where nothing overflows it is another mistake that gives NaN, where nothing is seen.
+    """
+
+    def divide(s: Array) -> Array:
+        grown = np.exp(s.astype(dtype))
+        if not np.isinf(grown).any():
+            return wrong.softmax(s)
+        return (grown / wrong.total(grown)).astype(np.float64)
+
+    return wrong.ByRow(divide)
 
 
 def constant_in_sum(

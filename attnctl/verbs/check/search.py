@@ -274,7 +274,7 @@ class Search:
         reproduced = bool((differs & certain).any())
         if not certain.any():  # one row that sees nothing is in every sum: it comes to 0 here
             reproduced = misfit <= ROUNDING * self.floor
-        if not reproduced and not np.isnan(self.case.found[differs]).all():
+        if not reproduced and not self.gives_nan(value):
             return None
         rounding = float(np.sqrt(squares[certain].mean())) if certain.any() else 0.0
         return Fit(mistakes, walk, reproduced and exact, misfit, rounding)
@@ -307,6 +307,14 @@ class Search:
         read = {name for step in inputs for name in step.inputs if name in self.case.record}
         floats = [array for name in read if (array := self.case.record.value(name)).dtype != bool]
         return any(np.isnan(array).any() for array in floats)
+
+    def gives_nan(self, value: Array) -> bool:
+        """True where all that is wrong is NaN, and a program gives NaN there.
+
+        What is computed from rows that see nothing may be anything in such a program: NaN must be its own.
+        """
+        differs = self.case.differs
+        return bool(np.isnan(self.case.found[differs]).all() and np.isnan(value[differs]).all())
 
     def explains_nan(self, mistakes: Sequence[Planted], value: Array) -> bool:
         """True for one mistake about NaN that gives it just where it was found."""
