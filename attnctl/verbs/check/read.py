@@ -183,11 +183,22 @@ def in_other_layouts(seen: Walked) -> Iterator[Walked]:
 
 
 def without_one_option(seen: Walked) -> Reading | None:
-    """The first reading without an option that was given in which everything agrees."""
+    """The first reading without an option, or without any, in which everything agrees.
+
+    Each is looked at in a few rows first.
+    """
     reading, before = seen
-    for other, walk in walk_over_each(without_options(reading), before.record.strictness):
-        if not walk.wrong and mends(before, walk, other):
-            return other
+    strictness = before.record.strictness
+    first = before.wrong[0] if before.wrong else None
+    place = before.gap(first).at if first else ()
+    about = place[-2] if len(place) > 1 else 0
+    for other in without_options(reading):
+        with suppress(AttnError):
+            if first and walk_until(other, strictness, first, about).wrong:
+                continue
+            walk = walk_over(other, strictness)
+            if not walk.wrong and mends(before, walk, other):
+                return other
     return None
 
 

@@ -8,14 +8,17 @@ reading, its arrays go by the names that are nearest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field, is_dataclass, replace
 from itertools import chain, combinations, product
+from typing import Any
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.base.words import all_of
 from attnctl.evidence.walk import Verdict, Walk
 from attnctl.inputs.arrays.foreign import MATRIX
+from attnctl.inputs.config.fields import ALIBI, IN_PARTS
 from attnctl.inputs.config.flags import changes_of, flags_of, rule_value
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.math import Array
@@ -377,18 +380,44 @@ def counted_over_mask(first: Reading) -> Iterator[Reading]:
 
 
 def without_options(first: Reading) -> Iterator[Reading]:
-    """The same without one of the options that were given."""
+    """The same without one of the options that were given, and without any of them."""
     given = first.settings or Settings()
     usual = Settings()
+    bare, all_said = given, []
     for keyword, value, words in changes_of(given, usual):
         if not words or keyword in HOW_READ:
             continue
-        rules = tuple(rule for rule in given.rules if rule_value(rule) != value or rule.name != keyword)
-        if len(rules) < len(given.rules):
-            changed = given.with_(rules=rules)
-        else:
-            changed = given.with_(**{keyword: getattr(usual, keyword)})
-        yield replace(first, settings=changed, unmeant=" ".join(words))
+        said = " ".join(words)
+        all_said.append(said)
+        yield replace(first, settings=without_option(given, keyword, value), unmeant=said)
+        for part, other in without_parts(keyword, value):
+            yield replace(first, settings=given.with_(**{keyword: other}), unmeant=part)
+        bare = without_option(bare, keyword, value)
+    if len(all_said) > 1:
+        yield replace(first, settings=bare, unmeant=all_of(all_said))
+
+
+def without_parts(keyword: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """A setting without one of its parts, and the option of that: rotary positions of the usual base."""
+    if keyword not in IN_PARTS or not is_dataclass(value):
+        return
+    given: Any = value
+    usual = type(given)()
+    for setting in IN_PARTS[keyword].keys.values():
+        part, of_usual = getattr(given, setting.name), getattr(usual, setting.name)
+        words = setting.flags(part)
+        if words and part != of_usual and setting.name != "kind":
+            yield " ".join(words), replace(given, **{setting.name: of_usual})
+
+
+def without_option(given: Settings, keyword: str, value: Any) -> Settings:
+    """The settings but for a rule, or with a setting as it is by default."""
+    rules = tuple(rule for rule in given.rules if rule_value(rule) != value or rule.name != keyword)
+    if len(rules) < len(given.rules):
+        return given.with_(rules=rules)
+    if value == ALIBI:
+        return given.with_(rules=tuple(rule for rule in given.rules if rule.name != ALIBI))
+    return given.with_(**{keyword: getattr(Settings(), keyword)})
 
 
 def with_options(first: Reading, settings: Settings, sizes: Mapping[str, int]) -> Iterator[Reading]:
