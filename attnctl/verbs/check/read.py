@@ -52,6 +52,11 @@ AS_GOOD_AS_HIDDEN = -5e3
 SCREENED = 16
 """Rows of a step that tell whether a reading is worth being judged with care."""
 
+SLOTS = (
+    "Positions are slots. If the first keys, which mask hides, are padding, give position_ids, or say "
+    "--positions-from-mask."
+)
+
 IN_FEWER = "Its products of matrices are in {}: each factor rounded to {} bits, sums in more."
 
 Walked = tuple[Reading, Walk]
@@ -225,8 +230,9 @@ def notes_of(trace: Trace, seen: Walked) -> Iterator[str]:
     for said, steps in (("left out", reading.left_out), ("taken as it is", reading.taken)):
         for name, option in steps.items():
             yield f"{name} is {said}: nothing asks for it, as {option} would."
-    if is_foreign(trace) and any(counted_over_mask(reading)):
-        yield "Positions are slots. If the first keys, which mask hides, are padding, give position_ids."
+    counted = reading.settings is not None and reading.settings.positions_from_mask
+    if is_foreign(trace) and not counted and any(counted_over_mask(reading)):
+        yield SLOTS
     if is_foreign(trace) and (said := ambiguous(reading)):
         yield f"{said}."
     bits = {precision.name: precision.bits for precision in COARSE_FIRST}

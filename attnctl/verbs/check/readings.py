@@ -18,6 +18,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.words import all_of
 from attnctl.evidence.walk import Verdict, Walk
 from attnctl.inputs.arrays.foreign import MATRIX
+from attnctl.inputs.arrays.reader import count_positions
 from attnctl.inputs.config.fields import ALIBI, IN_PARTS
 from attnctl.inputs.config.flags import changes_of, flags_of, rule_value
 from attnctl.inputs.config.settings import NONE, Settings
@@ -55,7 +56,7 @@ from attnctl.store.header import foreign_step
 
 MOST_HEADS = 128
 
-HOW_READ = {"layout", "lse_base", "lse_empty", "dtype", "heads", "kv_heads"}
+HOW_READ = {"layout", "lse_base", "lse_empty", "dtype", "heads", "kv_heads", "positions_from_mask"}
 """Options that say how arrays are to be read: without them others are read."""
 
 SCORES = tuple(where(lambda row: row.symbol == "S"))
@@ -359,21 +360,37 @@ def with_norms_read(first: Reading, settings: Settings) -> Iterator[Reading]:
 
 
 def counted_over_mask(first: Reading) -> Iterator[Reading]:
-    """Positions counted over the keys that the mask shows, where it hides the first: left padding."""
+    """Positions counted over the keys that the mask shows, where it hides the first: left padding.
+
+    Where they are to be counted, tokens of padding may be at 1, as in Hugging Face's models, or at 0.
+    """
     trace, settings = first.trace, first.settings or Settings()
     if MASK not in trace or POSITION_IDS in trace or not isinstance(settings.positions, Rotary):
         return
     mask = np.asarray(trace[MASK])
+    queries = trace["Q"].shape[-2] if "Q" in trace else 0
+    if settings.positions_from_mask:
+        real = np.atleast_2d(mask).astype(bool)
+        if mask.dtype.kind in "bui" and mask.ndim == 2 and real.shape[-1] == queries:
+            places = np.where(real, count_positions(real, queries), 1)
+            counted = replace(settings, positions_from_mask=None)
+            yield replace(
+                with_places(first, places), settings=counted, words="tokens of padding at position 1"
+            )
+        return
     if mask.dtype.kind not in "bui" or mask.ndim > 2:
         return
     real = np.asarray(np.atleast_2d(mask).astype(bool).any(axis=0))
-    queries = trace["Q"].shape[-2] if "Q" in trace else 0
     if real[:1].any() or not real.any() or not 0 < queries <= len(real):
         return
-    places = np.maximum(np.cumsum(real) - 1, 0)[-queries:]
+    places = count_positions(real[None], queries)[0]
+    yield replace(with_places(first, places), words="positions as counted over the keys that mask shows")
+
+
+def with_places(first: Reading, places: Array) -> Reading:
+    trace = first.trace
     steps = {**trace.steps, POSITION_IDS: foreign_step(POSITION_IDS, places)}
-    counted = Trace(steps, {**trace, POSITION_IDS: places}, trace.header)
-    yield replace(first, trace=counted, words="positions as counted over the keys that mask shows")
+    return replace(first, trace=Trace(steps, {**trace, POSITION_IDS: places}, trace.header))
 
 
 # --- options ---
