@@ -87,7 +87,7 @@ def is_almost(world, made):
     left = np.square((made - found)[told]).sum()
     off = np.square((right - found)[told & np.isfinite(right)]).sum()
     size = np.square(made[told]).sum()
-    few_left = left <= (1e-6 * size if off == 0 else EXPLAINED**2 * off)
+    few_left = left <= max(EXPLAINED**2 * off, told.sum() * world.room**2)
     return bool(left <= ALIKE**2 * size and few_left)
 
 
