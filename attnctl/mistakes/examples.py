@@ -100,6 +100,7 @@ KINDS = {
     "documents": kind(Documents((0, 2, 5)), X=(9, D_MODEL)),
     "documents sinusoidal": kind(Documents((0, 2, 5)), X=(9, D_MODEL), positions=SINUSOIDAL),
     "masked": kind(mask=SEES),
+    "masked causal": kind(Causal(), mask=SEES),
     "blind": kind(mask=BLIND),
     "paged": kind(**PAGED, page_table=np.array([[5, 2], [7, 1], [3, 6]]), key_lengths=np.array([7, 3, 6])),
     "paged far": kind(

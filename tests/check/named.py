@@ -221,6 +221,19 @@ def dropped(world, words):
     return [{"edits": {"attention_weights": lambda x, _: np.where(zero, 0, x)}}]
 
 
+def highest_kept(world, words):
+    """Only so many keys of the highest scores get weight."""
+    count = int(numbers_said(words)[0])
+
+    def keep(x, before):
+        del before
+        least = np.sort(x, axis=-1)[..., -count, None]
+        return normalized(np.where(x >= least, x, 0))
+
+    del world
+    return [{"edits": {"attention_weights": keep}}]
+
+
 def over_queries(world, words):
     del words
 
@@ -352,6 +365,31 @@ def finite_instead(world, words):
     return [{"edits": {"masked_scores": put}}]
 
 
+def joined_by_or(world, words):
+    """A key is seen where the causal rule, the window, the mask or the lengths show it."""
+    del words
+    kind = world.kind
+    query = np.arange(kind.n)[:, None] + kind.offset
+    key = np.arange(kind.keys or kind.n)
+    rules = [key <= query] if kind.causal else []
+    if kind.window is not None:
+        rules.append(np.abs(key - query) <= kind.window)
+    if kind.mask:
+        rules.append(world.recorded["mask"])
+    if kind.lengths:
+        rules.append(key < np.array(kind.lengths)[:, None, None, None])
+    seen = rules[0]
+    for rule in rules[1:]:
+        seen = seen | rule
+
+    def hide(x, before):
+        del x
+        scores = before[next(each for each in reversed(list(before)) if each.endswith("scores"))]
+        return np.where(seen, scores, -np.inf)
+
+    return [{"edits": {"masked_scores": hide}}]
+
+
 def window_is(world, words):
     """The window is (2, 2), off by one: the keys that it lets be seen, beside the other rules."""
     left, right = map(int, re.search(r"\((\d+), (\d+)\)", words).groups())
@@ -406,20 +444,30 @@ def transposed_weights(x, before, words):
 
 
 def kv_order(world, words):
-    """Kv heads are read in reverse order."""
-    if "reverse" not in words:
-        return []
+    """Kv heads are read in reverse order, some off, or one by all."""
+    kind = world.kind
+    times = kind.heads // kind.kv
+    right = np.arange(kind.heads) // times
+    if "reverse" in words:
+        read = kind.kv - 1 - right
+    elif one := re.fullmatch(r"all query heads read kv head (\d+)", words):
+        read = np.full(kind.heads, int(one[1]))
+    else:
+        read = (right + int(re.search(r"(\d+) off", words)[1])) % kind.kv
 
-    def reverse(x, before):
+    def otherwise(x, before):
         del before
-        times = world.kind.heads // world.kind.kv
-        return np.repeat(np.flip(x[..., ::times, :, :], axis=-3), times, axis=-3)
+        return x[..., ::times, :, :].take(read, axis=-3)
 
-    both = {"K_shared": reverse, "V_shared": reverse}
-    return [
-        {"edits": {name: both[name] for name in names}}
-        for names in (("K_shared", "V_shared"), ("K_shared",), ("V_shared",))
-    ]
+    groups = (("K_shared", "V_shared"), ("K_shared",), ("V_shared",))
+    return [{"edits": dict.fromkeys(names, otherwise)} for names in groups]
+
+
+def values_shifted(world, words):
+    """Each weight is applied to the value so many places before or after its key."""
+    del world
+    by = int(re.search(r"(\d+) place", words)[1]) * (1 if "before" in words else -1)
+    return [{"edits": {"attention_weights": lambda x, _: np.roll(x, -by, axis=-1)}}]
 
 
 NAMED = {
@@ -454,5 +502,8 @@ NAMED = {
     "weights-transposed": remade("attention_weights", transposed_weights),
     "zeros": remade("head_outputs", lambda x, before, words: 0 * x),
     "kv-heads-order": kv_order,
+    "values-shifted": values_shifted,
+    "top-k": highest_kept,
+    "mask-joined-by-or": joined_by_or,
 }
 BOUNDED = {"dropout-left-on": dropout_is_on, "dropout-not-scaled": dropout_is_bare}

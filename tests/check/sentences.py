@@ -50,7 +50,8 @@ class Numbers:
     @property
     def may_differ(self):
         """What is off by more than the last digit, and may be told."""
-        return self.off_by_more_than(self.room / 2**14)
+        weight_on_hidden = (self.right == 0) & (self.found != 0)
+        return self.off_by_more_than(self.room / 2**14) | weight_on_hidden
 
     def off_by_more_than(self, room):
         same = (self.found == self.right) | (np.isnan(self.found) & np.isnan(self.right))
@@ -359,8 +360,8 @@ def told_of_rows(told, more, fewer, world):
     for part in told.rstrip(".").split("; "):
         (query,) = map(int, re.findall(r"^query (\d+)", part))
         change, _, heads = part.partition(" in ")
-        named = [each for each in re.split(r", (?=member|head \d+(?:, head|$))| and ", heads) if each]
-        sheets = {at for each in (named or [""]) for at in sheets_named(each, world)}
+        named = re.split(r", | and ", heads)
+        sheets = {at for each in named for at in sheets_named(each, world)}
         for at in sheets:
             changed = (more[at, query], fewer[at, query])
             if row_text(change) != tuple(set(np.flatnonzero(marks)) for marks in changed):

@@ -6,6 +6,7 @@ where it has weight, as softmax leaves none at 0; of scores that are written dow
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -36,6 +37,8 @@ class Sight(NamedTuple):
     right: Array
     sheets: tuple[str, ...] = ("",)
     """Which head of which member each is; nothing where all are alike."""
+    members: int = 1
+    """How many members there are, where they differ and each has several heads that do."""
 
     @property
     def more(self) -> Array:
@@ -79,9 +82,10 @@ def fold_alike(seen: Array, right: Array) -> Sight:
         else:
             words.append([f"{name} {place}" for place in range(seen.shape[at])])
 
-    sheets = tuple(", ".join(filter(None, pair)) for pair in product(*words))
+    sheets = tuple(" of ".join(filter(None, (head, member))) for member, head in product(*words))
     shape = (-1, *sizes[-2:])
-    return Sight(seen.reshape(shape), right.reshape(shape), sheets)
+    members = len(words[0]) if words[1] != [""] else 1
+    return Sight(seen.reshape(shape), right.reshape(shape), sheets, members)
 
 
 def say_sight(case: WrongStep) -> str:
@@ -150,11 +154,29 @@ def say_each(sight: Sight, rows: Array, begin: int) -> str:
     for told, sheets in sheets_of.items():
         if len(sheets) == len(sight.sheets):
             parts.append(told)
-        elif len(sheets) <= MOST_LISTED:
-            parts.append(f"{told} in {all_of(sheets)}")
+        elif len(named := name_sheets(sheets, sight.members)) <= MOST_LISTED:
+            parts.append(f"{told} in {all_of(named)}")
         else:
             return ""
     return f"{'; '.join(parts)}."
+
+
+def name_sheets(sheets: Sequence[str], members: int) -> list[str]:
+    """Head 1 of member 0; or a head of each member, where it is in all of them."""
+    if members == 1:
+        return list(sheets)
+    members_of: dict[str, list[str]] = {}
+    for sheet in sheets:
+        head, member = sheet.split(" of ")
+        members_of.setdefault(head, []).append(member)
+
+    named: list[str] = []
+    for head, its_members in members_of.items():
+        if len(its_members) == members:
+            named.append(f"{head} of each member")
+        else:
+            named += [f"{head} of {member}" for member in its_members]
+    return named
 
 
 def say_row(more: Array, fewer: Array, query: int) -> str:
