@@ -67,6 +67,7 @@ class ArrayOptions(Options, total=False):
     layout: Literal["nd", "hnd", "nhd", "bhnd", "bnhd", "bnd"] | None
     lse_base: Literal["e", "2", 2] | None
     lse_empty: float | Literal["inf"] | None
+    positions_from_mask: bool | None
 
 
 # [to here]

@@ -119,6 +119,9 @@ def variants():
 
     yield Variant(dict.fromkeys(("Q", *names.PAGES), "given"), d_k=4, pages=Gather(((1, 0),), 3))
 
+    for start, share in product(LEAVES.values(), (1, 2)):
+        yield Variant(dict.fromkeys((*start, *names.STORED_SCALES), "given"), d_k=4, kv_share=share)
+
     for start, (name, value) in product(LEAVES.values(), ASKED.items()):
         yield Variant(dict.fromkeys(start, "given"), d_k=4, **{name: value})
 
@@ -189,6 +192,7 @@ def everything(batch=()):
     }
     yield paged, {"causal": True, "layout": "bhnd" if batch else "hnd"}
     projected = in_ours((*names.PROJECTED, names.GATE), batch)
+    projected |= in_ours(names.STORED_SCALES)
     yield {**beside, **projected}, {**ASKED, "documents": [0, 2], "positions": Rotary(dims=4)}
 
 

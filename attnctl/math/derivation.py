@@ -279,6 +279,15 @@ def present(v: Variant, at: Latest) -> Lines:
             yield line(f"present_{word}", ops.Append(), (past, new), f"{past}, then {new}")
 
 
+def dequantised(v: Variant, at: Latest) -> Lines:
+    """Keys and values that are stored in few bits, times their scale, of which each head has its own."""
+    for symbol, scale in zip("KV", names.STORED_SCALES, strict=True):
+        if scale in v.given:
+            yield from given(v, scale)
+            formula = f"{at[symbol]} · {scale}"
+            yield line(f"{symbol}_dequantised", ops.ScaleHeads(), (at[symbol], scale), formula)
+
+
 def sharing(v: Variant, at: Latest) -> Lines:
     """Grouped heads: each kv head repeated for the query heads it serves."""
     if v.kv_share == 1:
@@ -420,6 +429,7 @@ PARTS: tuple[Callable[[Variant, Latest], Lines], ...] = (
     rotations,
     temperature,
     cache,
+    dequantised,
     sharing,
     attention,
     merging,

@@ -36,6 +36,8 @@ PAGE_TABLE = "page_table"
 """Which pages hold the keys of each sequence, in order."""
 PAGE_LIST = PAGE_ENDS, PAGE_NUMBERS, LAST_PAGE = ("page_ends", "page_numbers", "last_page_length")
 """The same in one row: where the pages of each sequence end, after a 0; them; and the keys in its last."""
+STORED_SCALES = ("k_scale", "v_scale")
+"""What keys and values that are stored in few bits are multiplied by."""
 NORM_WEIGHTS, NORM_BIASES = ("Q_norm_weight", "K_norm_weight"), ("Q_norm_bias", "K_norm_bias")
 HIDDEN, RESIDUAL, SINK, SINK_WEIGHTS = "hidden", "residual", "sink", "sink_weights"
 LOGSUMEXP = "logsumexp"
@@ -275,6 +277,9 @@ ROWS = (
     vectors("present_key", "K", "kv_head", "key", "d_k"),
     vectors(PAST_VALUE, "V", "kv_head", "past", "d_v", given=True),
     vectors("present_value", "V", "kv_head", "key", "d_v"),
+    *(given(name, name, "kv_head", once=True) for name in STORED_SCALES),
+    vectors("K_dequantised", "K", "kv_head", "key", "d_k"),
+    vectors("V_dequantised", "V", "kv_head", "key", "d_v"),
     vectors("K_shared", "K", "head", "key", "d_k"),
     vectors("V_shared", "V", "head", "key", "d_v"),
     scores("scores"),

@@ -19,7 +19,7 @@ from attnctl.math import Array
 from attnctl.math.derivation import Rotary
 from attnctl.math.engine import carry_out
 from attnctl.math.kind import HeadNorm, documents_in
-from attnctl.math.names import MASKED, MEMORY, PAGE_TABLE, PAGES, TABLE, Q, X
+from attnctl.math.names import MASKED, MEMORY, PAGE_TABLE, PAGES, STORED_SCALES, TABLE, Q, X
 from attnctl.math.rules import Alibi, Causal, Documents, Mask, Positions, Softcap, VisibilityRule, Window
 from attnctl.mistakes.mistake import Mistake
 from attnctl.mistakes.wrong import side_by_side, side_into_heads, softmax
@@ -56,7 +56,7 @@ def kind(*rules: Any, **given: Any) -> ExampleKind:
 ARRAYS = (
     *(Q, *PAGES, PAGE_TABLE),
     *(X, MEMORY, "mask", "bias", "sink", "key_lengths", "W_Q", "W_O", "b_Q", "b_K", "b_V", "b_O"),
-    *("Q_norm_weight", "K_norm_weight", "W_gate", "position_ids"),
+    *("Q_norm_weight", "K_norm_weight", "W_gate", "position_ids", *STORED_SCALES),
 )
 BATCH = (6, 6, D_MODEL)
 LONG = (12, D_MODEL)
@@ -100,6 +100,7 @@ KINDS = {
     "documents": kind(Documents((0, 2, 5)), X=(9, D_MODEL)),
     "documents sinusoidal": kind(Documents((0, 2, 5)), X=(9, D_MODEL), positions=SINUSOIDAL),
     "masked": kind(mask=SEES),
+    "masked causal": kind(Causal(), mask=SEES),
     "blind": kind(mask=BLIND),
     "paged": kind(**PAGED, page_table=np.array([[5, 2], [7, 1], [3, 6]]), key_lengths=np.array([7, 3, 6])),
     "paged far": kind(
@@ -107,6 +108,7 @@ KINDS = {
     ),
     "padded": kind(X=(3, 6, D_MODEL), key_lengths=np.array([6, 4, 3])),
     "grouped": kind(heads=4, kv_heads=2, W_Q=(D_MODEL, 16), W_O=(16, D_MODEL)),
+    "stored": kind(k_scale=np.array([0.5, 2.0]), v_scale=np.array([0.25, 1.5])),
     "offsets": kind(**dict.fromkeys(("b_Q", "b_K", "b_V", "b_O"), (D_MODEL,))),
     "rotary": kind(positions=Rotary()),
     "placed": kind(positions=Rotary(), position_ids=np.array([0, 0, 0, 1, 2, 3])),

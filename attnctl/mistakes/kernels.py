@@ -261,17 +261,19 @@ KERNELS = (
     ),
     of_softmax(
         "online-not-rescaled",
-        "{} when the running maximum grows",
+        "{}",
         "multiply both by exp(old maximum − new maximum) before a block is added",
         SOFTMAX.best(
             lambda _, way: wrong.By(lambda s: wrong.online(s, way[1], *FORMS[way[0]])),
             lambda case: list(product(FORMS, blocks_of_keys(case))),
-            lambda way: f"{way[0]} (blocks of {way[1]})",
+            lambda way: f"{way[0]} (blocks of {way[1]}) when the running maximum grows",
         ),
         SOFTMAX.best(
             lambda _, block: wrong.By(lambda s: wrong.averaged_blocks(s, block)),
             blocks_of_keys,
-            lambda block: f"the outputs of the blocks (of {block}) are averaged",
+            lambda block: (
+                f"the outputs of the blocks (of {block}) are averaged, whatever each of them sums to"
+            ),
         ),
         why="When a later block has a larger maximum, what was summed before must shrink with it.",
         meant="loud",

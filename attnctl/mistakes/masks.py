@@ -32,6 +32,9 @@ FILLS = (-1e9, -1e4, float(np.finfo(np.float16).min), float(np.finfo(np.float32)
 """Those near the scores last: drawn numbers show them, and the largest do not tell them from the others."""
 
 
+OWN = "themselves plus "
+"""What is said before a number that is added to scores, in place of one that stands for them."""
+
 MOST_APART = 0.1
 """The part of their size by which numbers in the place of −∞ may be apart and still be one number."""
 
@@ -47,7 +50,7 @@ def more_than_padding(case: WrongStep) -> bool:
 
 def plant_partly_ignored(case: WrongStep) -> Iterator[Plant]:
     hide = find_mask(case)
-    if hide is None or len(hide.rules) + given_mask(case) < 2:
+    if hide is None or not has_several_rules(case):
         return
     for rule in hide.rules:
         if not isinstance(rule, (Padding, Documents)):
@@ -55,6 +58,15 @@ def plant_partly_ignored(case: WrongStep) -> Iterator[Plant]:
     if given_mask(case):
         scores = case.derivation[MASKED].inputs[:1]
         yield Plant(case.put(MASKED, hide, scores), "the given mask is ignored beside the others")
+
+
+def joined_otherwise(hide: Hide) -> Hide:
+    return wrong.SeenByAny(hide.offset, hide.at, hide.rules)
+
+
+def has_several_rules(case: WrongStep) -> bool:
+    hide = find_mask(case)
+    return hide is not None and len(hide.rules) + given_mask(case) > 1
 
 
 def plant_after_softmax(case: WrongStep) -> Iterator[Plant]:
@@ -75,7 +87,10 @@ def added(hide: Hide, number: float) -> Hide:
 
 
 def filled(way: Callable[[Hide, float], Hide], fill: float) -> Way:
-    return lambda hide: {f"{fill:.3g}".replace("e+0", "e").replace("e+", "e"): way(hide, fill)}
+    said = f"{fill:.3g}".replace("e+0", "e").replace("e+", "e")
+    if way is added:
+        said = f"{OWN}{said}"
+    return lambda hide: {said: way(hide, fill)}
 
 
 def fills_shown(case: WrongStep) -> Array:
@@ -177,6 +192,15 @@ MASKS = (
         HIDE.where(more_than_padding).without("the mask is ignored"),
         why="The mask is built and never passed on, or a fused kernel drops it silently.",
         example="masked_scores = scaled_scores",
+    ),
+    of_mask(
+        "mask-joined-by-or",
+        "a key is seen where any of the rules shows it, not only where all of them do",
+        "combine masks that are True where a key is seen with &: what any rule hides is hidden",
+        HIDE.where(has_several_rules).instead(joined_otherwise),
+        why="Masks that are True where a key is hidden are joined by or; those that show keys, by and.",
+        meant="masked causal",
+        example="masked_scores = np.where(np.tril(np.ones((n, n), bool)) | mask, scaled_scores, -np.inf)",
     ),
     of_mask(
         "padding-ignored",
@@ -305,6 +329,6 @@ PARTIAL_MASKS = (
         *FINITE,
         plant_shown_fill,
         HIDE.where(shows_no_fill).fitted(finite, FILLS_NEAR, spoken),
-        HIDE.where(shows_no_fill).fitted(added, FILLS_NEAR, spoken_after("themselves and ")),
+        HIDE.where(shows_no_fill).fitted(added, FILLS_NEAR, spoken_after(OWN)),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -11,12 +11,25 @@ import numpy as np
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
-from attnctl.math.ops import Add, Copy, Given, MatMul, MatMulT, Merge, Project, Scale, Slope, Softmax
+from attnctl.math.ops import (
+    Add,
+    Copy,
+    Given,
+    MatMul,
+    MatMulT,
+    Merge,
+    Project,
+    Scale,
+    ScaleHeads,
+    Slope,
+    Softmax,
+)
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import all_or_one, at, planted_fit, spoken, spoken_after, square
 
 PROJECTED, CROSSED = ("Q", "K", "V"), {"Q": "K", "K": "Q"}
+DEQUANTISED = ("K_dequantised", "V_dequantised")
 MADE, OUT = at(*PROJECTED, Project), at("output", MatMul)
 
 
@@ -162,6 +175,26 @@ def plant_norms(case: WrongStep) -> Iterator[Plant]:
                 program = program.reading("scores", name, op) if name in given else program.then(name, op)
             normed = " and ".join(name.split("_")[0] for name in names)
             yield Plant(program, f"{normed} {'are' if len(names) > 1 else 'is'} normalized {said}")
+
+
+def plant_scales_mixed_up(case: WrongStep) -> Iterator[Plant]:
+    """Keys times the scale of values, and values times that of keys."""
+    steps = [name for name in DEQUANTISED if name in case.derivation]
+    if len(steps) == len(DEQUANTISED):
+        inputs = [case.derivation[name].inputs for name in steps]
+        (keys, k_scale), (values, v_scale) = inputs
+        exchanged = ((keys, v_scale), (values, k_scale))
+        yield Plant(case.rewired(dict(zip(steps, exchanged, strict=True))))
+
+
+def not_scaled(names: Sequence[str]) -> str:
+    if len(names) > 1:
+        return "neither K nor V is multiplied by its scale"
+    return f"{names[0][0]} is not multiplied by its scale"
+
+
+def divided_by_scale(names: Sequence[str]) -> str:
+    return "each of K and V is" if len(names) > 1 else f"{names[0][0]} is"
 
 
 def factor_at(name: str) -> Plants:
@@ -336,6 +369,33 @@ FITTED = (
         why="The two scales stand beside each other in every call, and are of one type.",
         example="head_outputs = softmax(scaled_scores * 2.5) @ V / 2.5\ndel scores, scaled_scores, "
         "attention_weights",
+    ),
+    about(*DEQUANTISED, meant="stored")(
+        "kv-scale-missing",
+        "{}",
+        "multiply what is stored in few bits by its scale: K by k_scale, V by v_scale",
+        at(*DEQUANTISED, ScaleHeads).instead(Copy(), reads=1, say=not_scaled),
+        seen="vllm-project/vllm#42580; neuralmagic/AutoFP8#25",
+        why="A kernel for 16 bits reads the cache as it is, or one of the two scales is lost on the way.",
+        example="V_dequantised = V",
+    ),
+    about(*DEQUANTISED, meant="stored")(
+        "kv-scales-exchanged",
+        "keys are multiplied by the scale of values, and values by that of keys",
+        "multiply K by k_scale and V by v_scale",
+        plant_scales_mixed_up,
+        why="The two scales stand beside each other in every call, and are of one type.",
+        example="K_dequantised = K * v_scale[:, None, None]\nV_dequantised = V * k_scale[:, None, None]",
+    ),
+    about(*DEQUANTISED, meant="stored")(
+        "kv-scale-divided",
+        "{} divided by its scale, which it should be multiplied by",
+        "multiply by the scale that is stored; its inverse is what numbers are multiplied by to store them",
+        at(*DEQUANTISED, ScaleHeads).instead(
+            wrong.By(lambda x, scale: x / scale[:, None, None]), say=divided_by_scale
+        ),
+        why="Storing divides by the scale, or libraries keep its inverse.",
+        example="K_dequantised = K / k_scale[:, None, None]",
     ),
     about("Q", "K", "V", WEIGHTS, "head_outputs", "concat", "output", fitted=True)(
         "constant-factor",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import log
 
 import numpy as np
@@ -53,8 +54,18 @@ def shows_nan(case: WrongStep) -> bool:
 
 
 def naive_softmax(dtype: str) -> wrong.ByRow:
-    """exp(s) / Σ exp(s), the row maximum not subtracted: exp overflows, and ∞ / ∞ is NaN."""
-    return wrong.ByRow(lambda s: ((e := np.exp(s.astype(dtype))) / wrong.total(e)).astype(np.float64))
+    """exp(s) / Σ exp(s), the row maximum not subtracted: exp overflows, and ∞ / ∞ is NaN.
+
+    Where nothing overflows it is another mistake that gives NaN, where nothing is seen.
+    """
+
+    def divide(s: Array) -> Array:
+        grown = np.exp(s.astype(dtype))
+        if not np.isinf(grown).any():
+            return wrong.softmax(s)
+        return (grown / wrong.total(grown)).astype(np.float64)
+
+    return wrong.ByRow(divide)
 
 
 def constant_in_sum(
@@ -67,6 +78,20 @@ def constant_in_sum(
 def whole_keys(count: float) -> str | None:
     return f"{count:.0f} keys" if count > 1 and abs(count - round(count)) <= 1e-6 * count else None
 
+
+def keep_highest(s: Array, count: int) -> Array:
+    """Softmax over so many keys of each row, those of the highest scores."""
+    least = np.sort(s, axis=-1)[..., -count, None]
+    return wrong.softmax(np.where(s >= least, s, -np.inf))
+
+
+def counts_of_keys(case: WrongStep) -> range:
+    """Fewer keys than there are; of one alone it is another mistake."""
+    return range(2, min(case.size("key") or 0, MOST_KEPT + 1))
+
+
+MOST_KEPT = 64
+"""Keys of a row that are tried as those that are kept."""
 
 OVERFLOWING = ("float32", "float64", "float16")
 SMALL = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9, 1e-12)
@@ -254,6 +279,17 @@ SUMS = (
         meant="long",
         example="kept = np.random.RandomState(0).random_sample(attention_weights.shape) < 0.9\n"
         "attention_weights = np.where(kept, attention_weights, 0)",
+    ),
+    of_weights(
+        "top-k",
+        "only the {} keys of the highest scores get weight, which nothing asks for",
+        "take softmax over all keys that may be seen",
+        STEP.best(lambda _, count: wrong.ByRow(partial(keep_highest, count=count)), counts_of_keys),
+        fitted=True,
+        why="Sparse attention keeps some keys of each row; the sizes of a test are often below that.",
+        meant="long",
+        example="least = np.sort(scaled_scores, axis=-1)[..., -min(4, scaled_scores.shape[-1]), None]\n"
+        "attention_weights = softmax(np.where(scaled_scores >= least, scaled_scores, -np.inf))",
     ),
     of_sum(
         "softmax-epsilon",

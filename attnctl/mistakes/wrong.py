@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import field, replace
+from functools import reduce
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from attnctl.math import Array
 from attnctl.math.axes import rearrange
 from attnctl.math.notation import Input
 from attnctl.math.ops import Hide, Op, Rotate, RowWise
+from attnctl.math.rules import Span
 
 Move = Callable[[Array], Array]
 Axes = int | tuple[int, ...]
@@ -123,6 +125,22 @@ class Shown(Hide):
 
 def shown(hide: Hide, show: Callable[[Array, Array], Array]) -> Shown:
     return Shown(hide.offset, hide.at, hide.rules, show=show)
+
+
+@dataclass(frozen=True)
+class SeenByAny(Hide):
+    """What any rule lets be seen is seen: rules joined by "or"."""
+
+    def visible_to_any(self, queries: int, keys: int) -> Span:
+        return 0, keys
+
+    def borders(self) -> list[int]:
+        return []
+
+    def apply(self, s: Array, *mask: Array, out: Array | None = None) -> Array:
+        query, key = self.positions(s.shape)
+        every = (*(rule.allows(query, key) for rule in self.rules), *mask)
+        return np.where(reduce(np.logical_or, every), s, -np.inf)
 
 
 # --- softmax, and what has something else for its exp or its sum ---

@@ -188,23 +188,27 @@ def allowed(kind, given, mistake):
 
 
 class Rounded(dict):
-    """Steps as they are written down: each rounded."""
+    """Steps as they are written down: each rounded, and changed by its edit if it has one."""
 
-    def __init__(self, near):
+    def __init__(self, near, edits):
         self.near = near
+        self.edits = edits
 
     def __setitem__(self, name, x):
+        if name in self.edits:
+            x = self.edits[name](x, self).astype(x.dtype)
         super().__setitem__(name, self.near(x) if x.dtype.kind == "f" else x)
 
 
-def attend(kind, mistake=None, near=None):
+def attend(kind, mistake=None, near=None, edits=None):
     """Every step of attention of this kind, with the mistake; as one would have dumped it.
 
-    `near` rounds every step before the next one reads it.
+    `near` rounds every step before the next one reads it; `edits` change some, each by a function of its
+    numbers and of the steps before it.
     """
     rng = np.random.default_rng(kind.seed)
     k, t = kind, np.dtype(kind.dtype).type
-    out = Rounded(near or (lambda x: x))
+    out = Rounded(near or (lambda x: x), edits or {})
     for name, x in draw(kind, rng).items():
         out[name] = x
     given = dict(out)
@@ -239,6 +243,7 @@ def attend(kind, mistake=None, near=None):
         else:
             key, v = (np.repeat(y, times, axis=-3) for y in (key, v))
         out["K_shared"], out["V_shared"] = key, v
+        key, v = out["K_shared"], out["V_shared"]
     s = q @ key.swapaxes(-1, -2)
     if mistake == "query-key-swapped":
         s = key @ q.swapaxes(-1, -2)
@@ -266,7 +271,7 @@ def attend(kind, mistake=None, near=None):
     if meant(k):
         out["masked_scores"] = hidden(s, seen, mistake, t)
         s = out["masked_scores"]
-        if mistake == "softcap-after-mask":
+        if k.softcap and mistake == "softcap-after-mask":
             out["masked_scores"] = masked_too_soon
     out["attention_weights"] = weights(s, seen, mistake, t, rng)
     out["head_outputs"] = out["attention_weights"] @ v

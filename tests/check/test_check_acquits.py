@@ -1,10 +1,13 @@
 """What is right is not accused, and is told so; what could not be judged is named."""
 
+import re
+
 import numpy as np
 import pytest
 from plainly import attend, causal, draw, turned
 
 import attnctl
+from attnctl.math.derivation import Rotary
 
 SLOPES = 2.0 ** -np.arange(1.0, 9.0)  # of eight heads, as the paper has them
 
@@ -104,6 +107,55 @@ def test_an_option_without_which_all_agrees_is_named():
     assert (report.agrees, report.mistake) == (False, "option-unmeant"), str(report)
     assert "--cache-unrotated is not what was done: without it everything agrees" in str(report)
     assert attnctl.check(cached(), positions="rope").agrees is True
+
+
+MEANT_NOT = {
+    "a scale": {"scale": 0.3},
+    "a mask": {"causal": True},
+    "a window": {"window": (2, 0)},
+    "blocks": {"block_local": 2},
+    "documents": {"documents": (0, 3)},
+    "a soft cap": {"softcap": 3.0},
+    "rotary positions": {"positions": "rope"},
+    "ALiBi": {"positions": "alibi"},
+    "norms": {"qk_norm": "rms"},
+    "a temperature": {"temperature": (0.5, 2)},
+    "two": {"causal": True, "softcap": 3.0},
+}
+
+
+@pytest.mark.parametrize("asked", MEANT_NOT.values(), ids=MEANT_NOT)
+def test_an_option_without_which_all_agrees_is_said_beside_the_mistake(asked):
+    q, k, v = draw((2, 6, 4), (2, 6, 4), (2, 6, 4))
+    weights, out = attend(q, k, v)
+    arrays = {"Q": q, "K": k, "V": v, "attention_weights": weights, "head_outputs": out}
+    assert attnctl.check(arrays).agrees is True
+    report = attnctl.check(arrays, **asked)
+    assert report.agrees is False
+    assert any(re.fullmatch(r"Without --.* everything agrees\.", note) for note in report.notes), str(
+        report
+    )
+
+
+PARTS = {"--theta": {"theta": 5e5}, "--rotary-dims": {"dims": 2}, "--interleaved": {"interleaved": True}}
+
+
+@pytest.mark.parametrize(("option", "part"), PARTS.items(), ids=PARTS)
+def test_of_rotary_positions_the_part_is_said(option, part):
+    q, k, v = draw((2, 6, 4), (2, 6, 4), (2, 6, 4))
+    q_rotated, k_rotated = (turned(x, np.arange(6)) for x in (q, k))
+    weights, _ = attend(q_rotated, k_rotated, v)
+    arrays = {"Q": q, "K": k, "V": v, "attention_weights": weights}
+    report = attnctl.check(arrays, positions=Rotary(**part))
+    assert any(note.startswith(f"Without {option}") for note in report.notes), str(report)
+
+
+def test_what_is_wrong_with_any_options_is_not_said_to_agree_without():
+    q, k, v = draw((2, 6, 4), (2, 6, 4), (2, 6, 4))
+    weights, _ = attend(q, k, v, scale=1)
+    report = attnctl.check({"Q": q, "K": k, "attention_weights": weights}, causal=True)
+    assert report.agrees is False
+    assert not any("everything agrees" in note for note in report.notes)
 
 
 # --- what is named is told apart from what fits as well ---

@@ -27,7 +27,7 @@ WEIGHTS = {
     "blocks averaged": (
         np.concatenate([softmax(SCORES[:, :16]), softmax(SCORES[:, 16:])], axis=-1) / 2,
         "online-not-rescaled",
-        "the outputs of the blocks (of 16) are averaged when the running maximum grows",
+        "the outputs of the blocks (of 16) are averaged, whatever each of them sums to",
     ),
     "causal": (seen(-N, 0), "mask-unasked", "there is a mask that nothing asks for, that of --causal"),
     "a window": (

@@ -55,7 +55,7 @@ def kinds(draw):
     what=st.sampled_from(list(own.RECORDED)),
     layout=st.sampled_from(list(LAYOUTS)),
 )
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=500, suppress_health_check=[HealthCheck.too_slow])
 def test_a_right_dump_is_right_whatever_is_drawn(kind, dtype, what, layout):
     near = own.bfloat16 if dtype == "bfloat16" else None
     kind = kind.but(dtype=own.F32 if near else dtype)

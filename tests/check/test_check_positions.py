@@ -113,6 +113,86 @@ def test_positions_that_fit_no_token_are_refused():
             attnctl.attend({"Q": q, "K": k, "V": v, "position_ids": wrong}, positions=Rotary())
 
 
+REAL = np.array([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]])
+"""A key padding mask: two slots on the left of the first sequence are padding."""
+
+
+def padded_on_the_left(places):
+    """What a model of Hugging Face computes of a padded batch, its tokens at these positions."""
+    q, k, v = draw((2, 2, 6, 8), (2, 2, 6, 8), (2, 2, 6, 8))
+    turned_q, turned_k = turned(q, places[:, None]), turned(k, places[:, None])
+    seen = causal(6) & REAL.astype(bool)[:, None, None]
+    with np.errstate(invalid="ignore"):
+        weights, out = attend(turned_q, turned_k, v, seen=seen)
+    weights, out = (np.nan_to_num(x) for x in (weights, out))  # of padding, which sees nothing
+    rotated = {"Q_rotated": turned_q, "K_rotated": turned_k}
+    return {"Q": q, "K": k, "V": v, "mask": REAL, **rotated, "attention_weights": weights, "output": out}
+
+
+COUNTED = np.cumsum(REAL, axis=1) - 1
+ASKED = {"positions": "rope", "causal": True, "layout": "bhnd"}
+
+
+@pytest.mark.parametrize("of_padding", [0, 1], ids=["padding at 0", "padding at 1"])
+def test_positions_are_counted_over_a_mask_where_that_is_asked(of_padding):
+    arrays = padded_on_the_left(np.where(REAL == 1, COUNTED, of_padding))
+    report = attnctl.check(arrays, positions_from_mask=True, **ASKED)
+    assert report.agrees is True, str(report)
+    assert ("padding at position 1" in report.reading) == (of_padding == 1)
+
+
+def test_slots_in_place_of_counted_positions_are_named():
+    arrays = padded_on_the_left(np.broadcast_to(np.arange(6), (2, 6)))
+    report = attnctl.check(arrays, positions_from_mask=True, **ASKED)
+    assert (report.agrees, report.first, report.mistake) == (False, "Q_rotated", "rotary-places")
+    assert "the slot of each token" in str(report)
+
+
+def test_attend_counts_over_the_mask_and_its_dump_says_the_positions():
+    arrays = {name: x for name, x in padded_on_the_left(COUNTED).items() if name in {"Q", "K", "V", "mask"}}
+    rope = {**ASKED, "positions": Rotary(), "causal": True}
+    trace = attnctl.attend(arrays, positions_from_mask=True, **rope)
+    places = np.maximum(COUNTED, 0)
+    np.testing.assert_allclose(trace["Q_rotated"], turned(arrays["Q"], places[:, None]), atol=1e-5)
+    assert trace.header["config"]["position_ids"] == [places.tolist()]
+    assert attnctl.check(trace).agrees is True
+
+
+def test_new_tokens_behind_a_cache_are_counted_on():
+    mask = np.array([[0, 0, 1, 1, 1, 1, 1]])
+    arrays = {name: x for name, x in decoded_at(4).items() if name != "mask"}
+    report = attnctl.check({**arrays, "mask": mask}, positions="rope", positions_from_mask=True)
+    assert (report.agrees, report.reading) == (True, "")
+
+
+def test_lengths_show_which_keys_are_real():
+    q, k, v = draw((2, 2, 4, 8), (2, 2, 4, 8), (2, 2, 4, 8))
+    arrays = {"Q": q, "K": k, "V": v, "key_lengths": np.array([2, 4])}
+    trace = attnctl.attend(arrays, positions=Rotary(), positions_from_mask=True)
+    assert trace.header["config"]["position_ids"] == [[[0, 1, 1, 1], [0, 1, 2, 3]]]
+
+
+REFUSED = {
+    "nothing shows which keys are padding": {},
+    "position_ids says the positions": {"mask": REAL, "position_ids": COUNTED},
+    "6 queries for 7 keys": {"mask": np.ones((2, 7)), "memory": 1},
+}
+
+
+@pytest.mark.parametrize(("words", "beside"), REFUSED.items(), ids=REFUSED)
+def test_positions_that_nothing_tells_are_refused(words, beside):
+    keys = 7 if beside.pop("memory", 0) else 6
+    q, k, v = draw((2, 2, 6, 8), (2, 2, keys, 8), (2, 2, keys, 8))
+    with pytest.raises(attnctl.AttnError, match=words):
+        attnctl.attend({"Q": q, "K": k, "V": v, **beside}, positions=Rotary(), positions_from_mask=True)
+
+
+def test_positions_that_nothing_goes_by_are_refused():
+    q, k, v = draw((2, 6, 8), (2, 6, 8), (2, 6, 8))
+    with pytest.raises(attnctl.AttnError, match="nothing is turned by positions"):
+        attnctl.attend({"Q": q, "K": k, "V": v, "mask": causal(6)}, positions_from_mask=True)
+
+
 def test_pairs_of_64_go_by_24_20_and_20():
     rows = Rotate(places=(((0,),),) * 3).rows_of_pairs(64)
     assert [int((rows == row).sum()) for row in range(3)] == [24, 20, 20]

@@ -116,3 +116,19 @@ def test_a_factor_of_given_values_may_be_a_scale_that_was_left_out():
     (finding,) = attnctl.check({"Q": q, "K": k, "V": v, "head_outputs": 20 * out}).findings
     assert finding.mistake == "constant-factor"
     assert "not multiplied by v_scale, 0.05" in finding.fix
+
+
+def test_heads_that_see_otherwise_are_named():
+    """A fault of one head is no fault of the others."""
+    q, k, v = draw((2, 3, 6, 8), (2, 3, 6, 8), (2, 3, 6, 8))
+    right = np.broadcast_to(causal(6), (2, 3, 6, 6))
+    in_one, in_each = right.copy(), right.copy()
+    in_one[1, 2, 4, 1] = in_each[:, 2, 4, 1] = False
+    said = {
+        "query 4 does not see key 1 in head 2 of member 1.": in_one,
+        "query 4 does not see key 1 in head 2.": in_each,
+    }
+    for words, seen in said.items():
+        weights, _ = attend(q, k, v, seen=seen)
+        report = attnctl.check({"Q": q, "K": k, "attention_weights": weights}, causal=True)
+        assert words in report.findings[0].hint

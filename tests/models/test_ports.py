@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from checkpoints import ROOT
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from ports import PORTS, run
 
 from attnctl.inputs.plan.intended import trace_of_arrays
@@ -52,3 +54,35 @@ def test_usual_names_are_understood():
     assert not report.findings
     assert report.unknown == ("timings",)
     assert {"Q", "K", "attention_weights"} <= set(report.steps)
+
+
+LAID_OUT = ("Q", "K", "V")
+LAYOUTS = {
+    "heads first": lambda x: x,
+    "rows first": lambda x: np.moveaxis(x, -3, -2),
+    "side by side": lambda x: np.moveaxis(x, -3, -2).reshape(*x.shape[:-3], x.shape[-2], -1),
+}
+
+
+@given(
+    port=st.sampled_from(PORTS),
+    kind=st.sampled_from(["float32", "bfloat16"]),
+    chosen=st.sets(st.integers(0, 6), min_size=1),
+    layout=st.sampled_from(list(LAYOUTS)),
+    batched=st.booleans(),
+)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+def test_a_right_port_agrees_whatever_it_dumps(port, kind, chosen, layout, batched):
+    """Some of its steps, beside what came into the layer, laid out in one way or another."""
+    arrays = run(port, kind, wrong=False)
+    others = [name for name in arrays if name != "hidden"]
+    kept = list(arrays)
+    if "hidden" in arrays:  # without it, what a port dumps is as little as tells anything
+        kept = ["hidden", *(name for at, name in enumerate(others) if at in chosen)]
+    dump = {name: LAYOUTS[layout](arrays[name]) if name in LAID_OUT else arrays[name] for name in kept}
+    report = report_of(port, {name: x[None] if batched else x for name, x in dump.items()})
+
+    assert report.findings == (), str(report)
+    for untold in report.cannot_tell:
+        left_out = untold.record and not {*untold.record} & {*kept}
+        assert left_out or f"rounding in {kind}" in untold.words, str(report)

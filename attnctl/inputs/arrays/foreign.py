@@ -43,6 +43,7 @@ from attnctl.math.names import (
     PROJECTED,
     SCALED,
     SINK,
+    STORED_SCALES,
     TABLE,
     W_O,
     WEIGHTS,
@@ -107,6 +108,8 @@ WORDS = {
     PAGE_NUMBERS: "paged_kv_indices kv_page_indices kv_indices",
     LAST_PAGE: "paged_kv_last_page_len kv_last_page_len",
     KEY_LENGTHS: "cache_seqlens seqused_k seq_lens context_lens kv_lens",
+    STORED_SCALES[0]: "k_descale key_scale",
+    STORED_SCALES[1]: "v_descale value_scale",
     SINK: "sinks attn_sink attn_sinks attention_sink attention_sinks sink_logit sink_logits s_aux",
 }
 """What programs call the arrays of attention, in small letters."""
@@ -212,7 +215,7 @@ CONVENTIONS = (
     named("concat"),
     named(OUTPUT, rf"{MODULES[OUTPUT]}|(?<!mlp\.)c_proj"),
     Convention(r"output\.dense", (OUTPUT,)),
-    *map(named, (MASK, BIAS, PAST_KEY, PAST_VALUE, SINK, PAGE_TABLE, *PAGE_LIST)),
+    *map(named, (MASK, BIAS, PAST_KEY, PAST_VALUE, *STORED_SCALES, SINK, PAGE_TABLE, *PAGE_LIST)),
     Convention(r"(?:paged_)?kv_cache", PAGES, PACKED_PAGES, beside=TABLES),
     *(named(ours)._replace(beside=TABLES) for ours in (*PAGES, KEY_LENGTHS)),
 )

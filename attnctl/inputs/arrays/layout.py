@@ -32,6 +32,7 @@ from attnctl.math.names import (
     OUTPUT,
     PAST_KEY,
     SINK,
+    STORED_SCALES,
     TABLE,
     W_O,
     X,
@@ -318,6 +319,8 @@ def by_head(name: str, array: Array, sizes: Sizes) -> Array | None:
     in_one_row = (prod(whole),)
 
     plain = without_ones(array.shape)
+    if name in STORED_SCALES and array.size == 1:
+        return np.broadcast_to(array.reshape(1), whole)
     if plain in {without_ones(whole), without_ones(in_one_row)}:
         return array.reshape(whole)
     if len(whole) > 1 and plain == without_ones(whole[-1:]):

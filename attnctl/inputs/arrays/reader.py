@@ -20,7 +20,7 @@ from attnctl.base.words import all_of, dims, plural
 from attnctl.inputs.arrays import problems
 from attnctl.inputs.arrays.layout import LayoutSearch, heads_shown, ill_placed, is_one_row, place, search
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.config.sizes import key_count, stated_sizes, unrotatable
+from attnctl.inputs.config.sizes import key_count, rotary, stated_sizes, unrotatable
 from attnctl.math import Array, Shape, Sizes
 from attnctl.math.axes import rearrange
 from attnctl.math.names import (
@@ -70,6 +70,9 @@ TOKENS_FIRST = (X, MEMORY, *PROJECTED, CONCAT, OUTPUT)
 
 TOKENS_BEFORE_HEADS = ("bnhd", "nhd")
 TOKENS_THEN_HEADS = "(batch, n, head, d)"
+LEAST_SEEN = -1e4
+"""What is added to the score of a key that is seen, at least."""
+
 ONES_ADDED = "mask holds 1 beside 0 and −∞: 1 is added to the scores, it does not say who may attend"
 ZEROS = "mask holds nothing but floats 0: they are added to the scores and hide nothing"
 
@@ -103,7 +106,8 @@ def read_arrays(found: Mapping[str, Array], settings: Settings, **how: bool) -> 
     """
     paged = read_paged(with_position_ids(found), settings, **how)
     raise_all(ends_elsewhere(found, paged.laid.sizes, settings))
-    laid, settings = with_corners(paged.laid, paged.settings)
+    counted = with_positions_counted(paged.laid, settings)
+    laid, settings = with_corners(counted, paged.settings)
     return Paged(laid, settings, paged.gather)
 
 
@@ -666,6 +670,55 @@ def given_places(arrays: Mapping[str, Array], sizes: Sizes) -> GivenPlaces:
     if rows.shape[1] > 1 and (rows == rows[:, :1]).all():
         rows = rows[:, :1]
     return tuple(tuple(tuple(map(int, row)) for row in part) for part in rows.tolist())
+
+
+def with_positions_counted(laid: Laid, settings: Settings) -> Laid:
+    """The positions counted over the keys that the mask, or else the lengths, shows, if that is asked for.
+
+    Raises AttnError where nothing shows them, or nothing goes by them.
+    """
+    if not settings.positions_from_mask:
+        return laid
+    place = settings.where(("positions_from_mask",))
+    if laid.places:
+        raise AttnError(f"{place}: {POSITION_IDS} says the positions; leave one of them out")
+    if rotary(settings) is None:
+        raise AttnError(f"{place}: nothing is turned by positions; say --positions rope, or leave it out")
+
+    real = keys_shown(laid)
+    if real is None:
+        raise AttnError(f"{place}: nothing shows which keys are padding; give mask or key_lengths")
+    queries, keys = laid.sizes["query"], real.shape[-1]
+    if "past" not in laid.sizes and queries != keys:
+        raise AttnError(f"{place}: {queries} queries for {keys} keys; give {POSITION_IDS}")
+    return replace(laid, places=as_places(count_positions(real, queries)))
+
+
+def keys_shown(laid: Laid) -> Array | None:
+    """Which keys some query of a member may see, (batch or 1, key); None where nothing says it."""
+    keys = key_count(laid.sizes)
+    if MASK in laid.arrays:
+        return keys_seen_by_any(laid.arrays[MASK], keys, batch="batch" in laid.sizes)
+    if laid.lengths is None:
+        return None
+    return np.asarray(np.arange(keys) < np.atleast_1d(laid.lengths)[:, None])
+
+
+def keys_seen_by_any(mask: Array, keys: int, *, batch: bool) -> Array:
+    """Which keys a mask in our layout hides from no query, or not from all: (batch or 1, key)."""
+    seen = mask if mask.dtype == bool else mask > LEAST_SEEN
+    members = len(seen) if batch and seen.ndim == 4 else 1
+    rows = seen.reshape(members, -1, seen.shape[-1]).any(axis=1)
+    return np.broadcast_to(rows, (members, keys))
+
+
+def count_positions(real: Array, queries: int) -> Array:
+    """0, 1, … over the real keys of each row, for the last so many tokens; 0 where padding comes first."""
+    return np.asarray(np.maximum(np.cumsum(real, axis=-1) - 1, 0)[:, -queries:])
+
+
+def as_places(rows: Array) -> GivenPlaces:
+    return (tuple(tuple(map(int, row)) for row in rows),)
 
 
 def key_lengths(arrays: Mapping[str, Array], sizes: Sizes) -> PerBatch | None:

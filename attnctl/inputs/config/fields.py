@@ -335,6 +335,12 @@ OF_ARRAYS = by_name(
         "What is recorded as the log-sum-exp of rows that see nothing; default: -inf.",
         flag=Flag("--lse-empty", ARRAYS),
     ),
+    Setting(
+        "positions_from_mask",
+        SWITCH,
+        "Count positions over the keys that mask or key_lengths shows: padding on the left has none.",
+        flag=Flag("--positions-from-mask", ARRAYS),
+    ),
 )
 """Of the arrays that are read, and so in no config: a dump's own are all of one kind."""
 

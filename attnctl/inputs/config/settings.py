@@ -140,6 +140,7 @@ class Settings(Kind):
     layout: str | None = field(default=None, compare=False)
     lse_base: str | None = field(default=None, compare=False)
     lse_empty: float | None = field(default=None, compare=False)
+    positions_from_mask: bool | None = field(default=None, compare=False)
     max_memory: int | None = field(default=None, compare=False)
     where: Callable[[Path], str] = field(default=dotted_path, compare=False, repr=False)
     named: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
@@ -164,7 +165,7 @@ class Settings(Kind):
         return replace(self, **changes)
 
 
-OF_ARRAYS = {"layout", "lse_base", "lse_empty"}
+OF_ARRAYS = {"layout", "lse_base", "lse_empty", "positions_from_mask"}
 """How arrays are read that others wrote; no dump and no config of ours needs to say it."""
 
 NOT_WRITTEN = {*OF_ARRAYS, "max_memory", "where", "named"}

@@ -239,6 +239,33 @@ class ScaleColumns(Op):
         yield Gradient(factors, SumProducts(), (d, x), f"Σ over rows of {d} ∘ {x}")
 
 
+class ScaleHeads(Op):
+    """x ∘ s, a number for each head: what is stored in few bits times the scale that it is stored by."""
+
+    signature = "... head token d, head -> ... head token d"
+    linear = ((0,), (1,))
+    words = "Each head of {0} is multiplied by its number of {1}."
+    flops = 1  # a product
+
+    def apply(self, x: Array, factors: Array) -> Array:
+        return x * factors[:, None, None]
+
+    def form(self, cell: Places, x: Input, factors: Input) -> Term:
+        return x.at(*cell) * factors.at(cell[-3])
+
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        x, factors = line.inputs
+        yield Gradient(x, ScaleHeads(), (d, factors), f"{d} ∘ {factors}")
+        yield Gradient(factors, SumProductsOfHeads(), (d, x), f"Σ over each head of {d} ∘ {x}")
+
+
+class SumProductsOfHeads(Contraction):
+    """Σ over tokens and columns of a ∘ b, for each head."""
+
+    signature = "... h m p, ... h m p -> h"
+    words = "{0} and {1} are multiplied, number by number, and the products of each head are added up."
+
+
 class SumProducts(Contraction):
     """Σ over rows of a ∘ b, for each column."""
 

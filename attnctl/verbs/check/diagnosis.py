@@ -9,6 +9,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
+from attnctl.evidence.judge import wrong_numbers
 from attnctl.evidence.record import may_have_unseen
 from attnctl.evidence.walk import Checked, Verdict, Walk
 from attnctl.inputs.plan import DumpPlan
@@ -184,9 +185,19 @@ class Diagnosis:
         self.done.add((first, ""))
         after = walk_without(search.case.walk, first) and walk_without(self.walk, first)
         if not after:
-            return Finding(first, gap, hint=guarded(lambda: hint(search, gap.differing)))
+            return Finding(first, gap, hint=guarded(lambda: self.hint_of(search)))
         self.forget(first, after)
         return Finding(first, gap, hint=guarded(lambda: hint_written(search)))
+
+    def hint_of(self, search: Search) -> str:
+        """What is said of a step; of all that differs, rows that see nothing counted in."""
+        first = search.case.first
+        differing = self.walk.gap(first).differing
+        expected = self.walk.expect(first)
+        if differing > search.case.differs.sum() and expected is not None and not search.part.words:
+            differs = wrong_numbers(self.walk.record, first, expected)
+            search = replace(search, case=replace(search.case, differs=differs))
+        return hint(search, differing)
 
     def forget(self, first: str, after: Walk) -> None:
         """Go on without a step that nothing was computed from: what follows is judged anew."""

@@ -156,7 +156,7 @@ def views_of(read: Array) -> Iterator[tuple[int, int, Array]]:
 def find_heads_of_others(case: WrongStep) -> str:
     """Say which heads of other steps stand in heads of this one: Q's head 2 is K's head 0."""
     axes = case.record.trace.steps[case.first].axes
-    if "head" not in axes and "kv_head" not in axes:
+    if ("head" not in axes and "kv_head" not in axes) or not np.isfinite(case.found).all():
         return ""
     at = next(place for place, axis in enumerate(axes) if axis in {"head", "kv_head"})
     found, said = slices_along(case.found, at), []

@@ -52,6 +52,11 @@ AS_GOOD_AS_HIDDEN = -5e3
 SCREENED = 16
 """Rows of a step that tell whether a reading is worth being judged with care."""
 
+SLOTS = (
+    "Positions are slots. If the first keys, which mask hides, are padding, give position_ids, or say "
+    "--positions-from-mask."
+)
+
 IN_FEWER = "Its products of matrices are in {}: each factor rounded to {} bits, sums in more."
 
 Walked = tuple[Reading, Walk]
@@ -183,11 +188,22 @@ def in_other_layouts(seen: Walked) -> Iterator[Walked]:
 
 
 def without_one_option(seen: Walked) -> Reading | None:
-    """The first reading without an option that was given in which everything agrees."""
+    """The first reading without an option, or without any, in which everything agrees.
+
+    Each is looked at in a few rows first.
+    """
     reading, before = seen
-    for other, walk in walk_over_each(without_options(reading), before.record.strictness):
-        if not walk.wrong and mends(before, walk, other):
-            return other
+    strictness = before.record.strictness
+    first = before.wrong[0] if before.wrong else None
+    place = before.gap(first).at if first else ()
+    about = place[-2] if len(place) > 1 else 0
+    for other in without_options(reading):
+        with suppress(AttnError):
+            if first and walk_until(other, strictness, first, about).wrong:
+                continue
+            walk = walk_over(other, strictness)
+            if not walk.wrong and mends(before, walk, other):
+                return other
     return None
 
 
@@ -214,8 +230,9 @@ def notes_of(trace: Trace, seen: Walked) -> Iterator[str]:
     for said, steps in (("left out", reading.left_out), ("taken as it is", reading.taken)):
         for name, option in steps.items():
             yield f"{name} is {said}: nothing asks for it, as {option} would."
-    if is_foreign(trace) and any(counted_over_mask(reading)):
-        yield "Positions are slots. If the first keys, which mask hides, are padding, give position_ids."
+    counted = reading.settings is not None and reading.settings.positions_from_mask
+    if is_foreign(trace) and not counted and any(counted_over_mask(reading)):
+        yield SLOTS
     if is_foreign(trace) and (said := ambiguous(reading)):
         yield f"{said}."
     bits = {precision.name: precision.bits for precision in COARSE_FIRST}

@@ -8,14 +8,18 @@ reading, its arrays go by the names that are nearest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field, is_dataclass, replace
 from itertools import chain, combinations, product
+from typing import Any
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.base.words import all_of
 from attnctl.evidence.walk import Verdict, Walk
 from attnctl.inputs.arrays.foreign import MATRIX
+from attnctl.inputs.arrays.reader import count_positions
+from attnctl.inputs.config.fields import ALIBI, IN_PARTS
 from attnctl.inputs.config.flags import changes_of, flags_of, rule_value
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.math import Array
@@ -52,7 +56,7 @@ from attnctl.store.header import foreign_step
 
 MOST_HEADS = 128
 
-HOW_READ = {"layout", "lse_base", "lse_empty", "dtype", "heads", "kv_heads"}
+HOW_READ = {"layout", "lse_base", "lse_empty", "dtype", "heads", "kv_heads", "positions_from_mask"}
 """Options that say how arrays are to be read: without them others are read."""
 
 SCORES = tuple(where(lambda row: row.symbol == "S"))
@@ -358,39 +362,81 @@ def with_norms_read(first: Reading, settings: Settings) -> Iterator[Reading]:
 
 
 def counted_over_mask(first: Reading) -> Iterator[Reading]:
-    """Positions counted over the keys that the mask shows, where it hides the first: left padding."""
+    """Positions counted over the keys that the mask shows, where it hides the first: left padding.
+
+    Where they are to be counted, tokens of padding may be at 1, as in Hugging Face's models, or at 0.
+    """
     trace, settings = first.trace, first.settings or Settings()
     if MASK not in trace or POSITION_IDS in trace or not isinstance(settings.positions, Rotary):
         return
     mask = np.asarray(trace[MASK])
+    queries = trace["Q"].shape[-2] if "Q" in trace else 0
+    if settings.positions_from_mask:
+        real = np.atleast_2d(mask).astype(bool)
+        if mask.dtype.kind in "bui" and mask.ndim == 2 and real.shape[-1] == queries:
+            places = np.where(real, count_positions(real, queries), 1)
+            counted = replace(settings, positions_from_mask=None)
+            yield replace(
+                with_places(first, places), settings=counted, words="tokens of padding at position 1"
+            )
+        return
     if mask.dtype.kind not in "bui" or mask.ndim > 2:
         return
     real = np.asarray(np.atleast_2d(mask).astype(bool).any(axis=0))
-    queries = trace["Q"].shape[-2] if "Q" in trace else 0
     if real[:1].any() or not real.any() or not 0 < queries <= len(real):
         return
-    places = np.maximum(np.cumsum(real) - 1, 0)[-queries:]
+    places = count_positions(real[None], queries)[0]
+    yield replace(with_places(first, places), words="positions as counted over the keys that mask shows")
+
+
+def with_places(first: Reading, places: Array) -> Reading:
+    trace = first.trace
     steps = {**trace.steps, POSITION_IDS: foreign_step(POSITION_IDS, places)}
-    counted = Trace(steps, {**trace, POSITION_IDS: places}, trace.header)
-    yield replace(first, trace=counted, words="positions as counted over the keys that mask shows")
+    return replace(first, trace=Trace(steps, {**trace, POSITION_IDS: places}, trace.header))
 
 
 # --- options ---
 
 
 def without_options(first: Reading) -> Iterator[Reading]:
-    """The same without one of the options that were given."""
+    """The same without one of the options that were given, and without any of them."""
     given = first.settings or Settings()
     usual = Settings()
+    bare, all_said = given, []
     for keyword, value, words in changes_of(given, usual):
         if not words or keyword in HOW_READ:
             continue
-        rules = tuple(rule for rule in given.rules if rule_value(rule) != value or rule.name != keyword)
-        if len(rules) < len(given.rules):
-            changed = given.with_(rules=rules)
-        else:
-            changed = given.with_(**{keyword: getattr(usual, keyword)})
-        yield replace(first, settings=changed, unmeant=" ".join(words))
+        said = " ".join(words)
+        all_said.append(said)
+        yield replace(first, settings=without_option(given, keyword, value), unmeant=said)
+        for part, other in without_parts(keyword, value):
+            yield replace(first, settings=given.with_(**{keyword: other}), unmeant=part)
+        bare = without_option(bare, keyword, value)
+    if len(all_said) > 1:
+        yield replace(first, settings=bare, unmeant=all_of(all_said))
+
+
+def without_parts(keyword: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """A setting without one of its parts, and the option of that: rotary positions of the usual base."""
+    if keyword not in IN_PARTS or not is_dataclass(value):
+        return
+    given: Any = value
+    usual = type(given)()
+    for setting in IN_PARTS[keyword].keys.values():
+        part, of_usual = getattr(given, setting.name), getattr(usual, setting.name)
+        words = setting.flags(part)
+        if words and part != of_usual and setting.name != "kind":
+            yield " ".join(words), replace(given, **{setting.name: of_usual})
+
+
+def without_option(given: Settings, keyword: str, value: Any) -> Settings:
+    """The settings but for a rule, or with a setting as it is by default."""
+    rules = tuple(rule for rule in given.rules if rule_value(rule) != value or rule.name != keyword)
+    if len(rules) < len(given.rules):
+        return given.with_(rules=rules)
+    if value == ALIBI:
+        return given.with_(rules=tuple(rule for rule in given.rules if rule.name != ALIBI))
+    return given.with_(**{keyword: getattr(Settings(), keyword)})
 
 
 def with_options(first: Reading, settings: Settings, sizes: Mapping[str, int]) -> Iterator[Reading]:

@@ -274,7 +274,7 @@ class Search:
         reproduced = bool((differs & certain).any())
         if not certain.any():  # one row that sees nothing is in every sum: it comes to 0 here
             reproduced = misfit <= ROUNDING * self.floor
-        if not reproduced and not np.isnan(self.case.found[differs]).all():
+        if not (self.gives_nan(value) if self.shows_only_nan else reproduced):
             return None
         rounding = float(np.sqrt(squares[certain].mean())) if certain.any() else 0.0
         return Fit(mistakes, walk, reproduced and exact, misfit, rounding)
@@ -301,12 +301,23 @@ class Search:
 
         Whatever is done to NaN gives NaN: it tells no mistake from another.
         """
-        if not np.isnan(self.case.found[self.case.differs]).all():
+        if not self.shows_only_nan:
             return False
         inputs = stretch(self.case.derivation, self.case.record, self.case.first)
         read = {name for step in inputs for name in step.inputs if name in self.case.record}
         floats = [array for name in read if (array := self.case.record.value(name)).dtype != bool]
         return any(np.isnan(array).any() for array in floats)
+
+    @property
+    def shows_only_nan(self) -> bool:
+        return bool(np.isnan(self.case.found[self.case.differs]).all())
+
+    def gives_nan(self, value: Array) -> bool:
+        """True for a program that gives NaN wherever something is wrong.
+
+        What is computed from rows that see nothing, or overflows, may be anything: NaN must be its own.
+        """
+        return bool(np.isnan(value[self.case.differs]).all())
 
     def explains_nan(self, mistakes: Sequence[Planted], value: Array) -> bool:
         """True for one mistake about NaN that gives it just where it was found."""

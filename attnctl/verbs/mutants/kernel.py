@@ -17,7 +17,7 @@ from typing import Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math.derivation import Rotary
-from attnctl.math.names import KEY_LENGTHS, PAGE_TABLE, PAGES, POSITION_IDS, TABLE
+from attnctl.math.names import KEY_LENGTHS, PAGE_TABLE, PAGES, POSITION_IDS, STORED_SCALES, TABLE
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.examples import KINDS, gather, list_assigned, list_used, rotate
 from attnctl.mistakes.mistake import Mistake
@@ -68,7 +68,7 @@ def kernel_options(meant: str) -> frozenset[str] | None:
     settings, arrays = kind.settings, {OF_ARRAYS.get(name, name) for name in kind.arrays}
     rope = isinstance(settings.positions, Rotary)
     own = (settings.scale, kind.stretched, settings.qk_norm, settings.gate, settings.temperature)
-    of_models = any(own) or POSITION_IDS in kind.arrays
+    of_models = any(own) or not {POSITION_IDS, *STORED_SCALES}.isdisjoint(kind.arrays)
     if of_models or settings.logsumexp or not (rope or settings.positions == "none"):
         return None
     asked = {"grouped": settings.kv_heads, "rope": rope, "chunks": settings.chunks}
