@@ -33,7 +33,8 @@ class Effort:
     """Whether there was more to try."""
 
     def allow(self, most: float) -> None:
-        self.most, self.numbers = most, 0
+        self.most = most
+        self.numbers = 0
 
     def spent(self) -> bool:
         self.exceeded |= self.numbers > self.most
@@ -96,7 +97,8 @@ class WrongStep:
         told = ~np.isnan(self.found) & ~boundless(self.expected.error) & ~self.record.blank(self.first)
         if self.first.endswith("scores") and np.isneginf(value).any():
             told = told & ~self.vanishing(value)
-        found, other = self.found[told], value[told]
+        found = self.found[told]
+        other = value[told]
         left = np.where(found == other, 0.0, np.abs(found - other))
         strange = ~np.isfinite(left)
         if strange.any():
@@ -106,7 +108,8 @@ class WrongStep:
 
     def vanishing(self, value: Array) -> Array:
         """Mark numbers in place of the −∞ of a value: softmax makes 0 of them, or the row sees nothing."""
-        hidden, limit = np.isneginf(value), self.record.precision(self.first).vanishing
+        hidden = np.isneginf(value)
+        limit = self.record.precision(self.first).vanishing
         nothing = hidden.all(axis=-1, keepdims=True) & (self.found < limit)
         return hidden & (nothing | vanishes(self.found, hidden, limit))
 
@@ -237,7 +240,8 @@ class Mistake:
 
     def at(self, case: WrongStep) -> Iterator[Plant]:
         if any(name in case.derivation for name in self.steps):
-            masks, like = any(name.endswith(MASKED) for name in self.steps), case.like
+            masks = any(name.endswith(MASKED) for name in self.steps)
+            like = case.like
             for plant in self.plants(case):
                 if like is None or plant.is_like(like):
                     yield plant

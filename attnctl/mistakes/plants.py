@@ -195,7 +195,8 @@ def fit_value(case: WrongStep, make: Program, starts: Sequence[float]) -> float 
 
 def refine_value(case: WrongStep, make: Program, start: float) -> float:
     """The value near this one at which the squares of what is left are least; 0 where none is near."""
-    value, last = start, inf
+    value = start
+    last = inf
     for _ in range(12):  # from a start that is near, five are enough
         step = newton(case, make, value)
         if not isfinite(step) or abs(step) > 2 * last:
@@ -209,23 +210,27 @@ def refine_value(case: WrongStep, make: Program, start: float) -> float:
 def newton(case: WrongStep, make: Program, value: float) -> float:
     """The step of Gauss and Newton: ⟨slope, what is left⟩ / ⟨slope, slope⟩."""
     width = 1e-6 * abs(value)
-    here, beside = make(value).value(), make(value + width).value()
+    here = make(value).value()
+    beside = make(value + width).value()
     if here is None or beside is None:
         return nan
     slope = (beside - here) / width
     told = np.isfinite(case.found) & np.isfinite(slope) & np.isfinite(here)
-    slope, left = slope[told], (case.found - here)[told]
+    slope = slope[told]
+    left = (case.found - here)[told]
     return float((slope * left).sum() / (slope * slope).sum()) if slope.any() else nan
 
 
 def closest(case: WrongStep, tried: Iterable[tuple[T, WrongStep | None]]) -> tuple[T, WrongStep] | None:
     """Of programs the one that best gives the step that disagrees, if one is better than the right one."""
-    least, found = case.misfit(case.expected.value), None
+    least = case.misfit(case.expected.value)
+    found = None
     by_chance = BY_CHANCE * rounding_floor(case)
     for detail, program in tried:
         misfit = inf if program is None else case.misfit(program.value())
         if program and least - misfit > by_chance:
-            least, found = misfit, (detail, program)
+            least = misfit
+            found = (detail, program)
     return found
 
 

@@ -137,7 +137,8 @@ def attend(
     module: Any, inputs: Any, keywords: Mapping[str, Any], heads: int, given: Mapping[str, Any]
 ) -> Any:
     """What a module makes of Q, K and V, (batch, token, heads side by side), as its W_O reads it."""
-    torch, read = sys.modules["torch"], []
+    torch = sys.modules["torch"]
+    read = []
     if getattr(module, "in_proj_weight", None) is not None:  # torch's own: its projections are no modules
         module, one = deepcopy(module), torch.eye(module.embed_dim)
         own = {"in_proj_weight": one.repeat(3, 1), "out_proj.weight": one}

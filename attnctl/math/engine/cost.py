@@ -74,11 +74,13 @@ SHARE = 0.8  # default share of free memory
 
 def size_text(size: int) -> str:
     """1536 -> '1.5 KiB'."""
-    value, unit = float(size), "B"
+    value = float(size)
+    unit = "B"
     for following in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:
             break
-        value, unit = value / 1024, following
+        value = value / 1024
+        unit = following
     return f"{size} B" if unit == "B" else f"{value:,.1f} {unit}"
 
 

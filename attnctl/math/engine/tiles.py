@@ -204,7 +204,8 @@ class Stretch:
         if any(TABLE[name].hidden is None for name in n_by_n & self.kept.keys()):
             return every_key
 
-        first, last = 0, self.keys
+        first = 0
+        last = self.keys
         hide = next((step.op for step in self.steps if isinstance(step.op, Hide)), None)
         if hide is not None:
             block = hide.block(self.block(lead, rows.start))

@@ -116,7 +116,8 @@ def part_shown(page: MistakePage) -> tuple[str, list[str], list[tuple[str, list[
 
     Its title, its columns, and of each row the place, the wrong numbers and the right ones.
     """
-    name, at = page.report.findings[0].step, page.report.findings[0].gap.at
+    name = page.report.findings[0].step
+    at = page.report.findings[0].gap.at
     *outer, row, column = at
     arrays = [trace[name][tuple(outer)] for trace in (page.example.wrong, page.example.right)]
     rows, columns = (window(*span) for span in zip((row, column), arrays[1].shape, strict=True))

@@ -45,7 +45,8 @@ def hint(search: Search, differing: int) -> str:
 
     Of a part, not at which queries, where more numbers are wrong than there: `differing` are in all.
     """
-    case, only = search.case, said_of(search)
+    case = search.case
+    only = said_of(search)
     axes = [*case.record.trace.steps[case.first].axes]
     if only and differing > case.differs.sum():
         axes = ["" if axis == "query" else axis for axis in axes]
@@ -97,12 +98,17 @@ def agrees_as_printed(walk: Walk) -> str:
 
 def relate_by_number(case: WrongStep) -> str:
     """Say so, if all numbers are off by one factor, or by as much."""
-    found, right, error = case.found, case.expected.value, case.expected.error
+    found = case.found
+    right = case.expected.value
+    error = case.expected.error
     if not np.isfinite(right - found)[case.differs].all():
         return ""
     told = np.isfinite(found) & np.isfinite(right)
-    found, right, error = found[told], right[told], error[told] + case.record.strictness.last_place
-    gap, large = found - right, np.abs(right) > 100 * error
+    found = found[told]
+    right = right[told]
+    error = error[told] + case.record.strictness.last_place
+    gap = found - right
+    large = np.abs(right) > 100 * error
     far = float(np.abs(gap).max(initial=0.0))
     if large.sum() >= 2:
         ratio = float(np.median(found[large] / right[large]))
@@ -180,7 +186,8 @@ def fits_into(array: Array, numbers: Array) -> Array | None:
 
 def explains(case: WrongStep, numbers: Array, others: Array) -> bool:
     off = np.where(case.found == case.expected.value, 0.0, case.found - case.expected.value)
-    left, size = np.square(numbers - others).sum(), np.square(numbers).sum()
+    left = np.square(numbers - others).sum()
+    size = np.square(numbers).sum()
     return bool(left < SAME**2 * size and left <= EXPLAINED**2 * np.square(off).sum())
 
 
@@ -210,7 +217,8 @@ def locate_band(case: WrongStep) -> str:
     queries, keys = wrong.shape
     ahead = np.arange(keys)[None, :] - np.arange(queries)[:, None] - begin_of(case, "query")
     for said, distance in (("key − query", ahead), ("|query − key|", np.abs(ahead))):
-        least, most = int(distance[wrong].min()), int(distance[wrong].max())
+        least = int(distance[wrong].min())
+        most = int(distance[wrong].max())
         inside = (distance >= least) & (distance <= most)
         if not inside[able].all() and wrong[inside & able].mean() > PURE:
             return f"They are where {said} is {spell_range(least, most, distance)}."

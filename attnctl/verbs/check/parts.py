@@ -110,7 +110,8 @@ class Part:
 
     def value_in_blocks(self, blocks: StepInBlocks) -> Array:
         """The value that such a program gives in this part."""
-        begin, count = self.begin, self.record.trace[blocks.name].shape[-2]
+        begin = self.begin
+        count = self.record.trace[blocks.name].shape[-2]
         return blocks.values_in(slice(begin, begin + count), blocks.steps)[blocks.name]
 
     def widen(self, derivation: Derivation, record: Record) -> Derivation:
@@ -138,10 +139,8 @@ class Part:
 def ends_elsewhere(blocks: StepInBlocks) -> bool:
     """True where the last queries are no others rounded, not even to a few digits."""
     last = slice(max(blocks.queries - LAST_ROWS, 0), blocks.queries)
-    found, value = (
-        blocks.recorded(blocks.name, cuts_to(last)),
-        blocks.values_in(last, blocks.steps)[blocks.name],
-    )
+    found = blocks.recorded(blocks.name, cuts_to(last))
+    value = blocks.values_in(last, blocks.steps)[blocks.name]
     told = np.isfinite(found) & np.isfinite(value)
     return bool(root_mean_square((found - value)[told]) > ELSEWHERE * spread(value[told]))
 
@@ -180,11 +179,14 @@ def samples(walk: Walk, first: str) -> Iterator[Part]:
 
 
 def make_samples(walk: Walk, first: str) -> Iterator[Part]:
-    record, searched = walk.record, False
-    axes, shape = record.intended[first].axes, record.trace[first].shape
+    record = walk.record
+    searched = False
+    axes = record.intended[first].axes
+    shape = record.trace[first].shape
     largest = 0 if record.blanks else largest_step(record, walk.derivation, first)
     if largest >= MANY and axes[-2:-1] == ("query",) and len(axes) == len(shape):
-        queries, worst = shape[-2], walk.gap(first).at[-2]
+        queries = shape[-2]
+        worst = walk.gap(first).at[-2]
         numbers = largest // queries
         rows = max(LEAST_ROWS, FEW // numbers, rows_that_tell(walk.gap(first), queries, numbers))
         while rows < queries:
@@ -228,7 +230,8 @@ def walk_part(part: Part, walk: Walk, first: str, words: str) -> Part | None:
 
 def some_rows(walk: Walk, rows: slice) -> Part:
     """Some queries of every head, without what sums over queries."""
-    record, derivation = walk.record, walk.derivation
+    record = walk.record
+    derivation = walk.derivation
     later = after_scores(derivation)
     summed = follow(derivation, {name for name in later if not per_query(derivation[name].axes)})
     arrays = {

@@ -36,7 +36,8 @@ class Moved(NamedTuple):
 def find_other_places(case: WrongStep) -> str:
     """Say which slices of the right numbers the found ones are, along some axis; nothing if none are."""
     axes = case.record.trace.steps[case.first].axes
-    found, right = case.found, case.expected.value
+    found = case.found
+    right = case.expected.value
     if not (np.isfinite(found).all() and np.isfinite(right).all()):
         return ""
     return (
@@ -106,7 +107,8 @@ def by_factors(found: Array, right: Array, axes: Sequence[str]) -> str:
     for at, axis in enumerate(axes):
         if found.shape[at] < 2 or found.size < 4 * found.shape[at]:
             continue
-        ours, theirs = slices_along(right, at), slices_along(found, at)
+        ours = slices_along(right, at)
+        theirs = slices_along(found, at)
         norms = np.square(ours).sum(axis=1)
         if (norms == 0).any():
             continue
@@ -159,7 +161,8 @@ def find_heads_of_others(case: WrongStep) -> str:
     if "head" not in axes and "kv_head" not in axes:
         return ""
     at = next(place for place, axis in enumerate(axes) if axis in {"head", "kv_head"})
-    found, said = slices_along(case.found, at), []
+    found = slices_along(case.found, at)
+    said = []
     right = slices_along(case.expected.value, at)
     for here, row in enumerate(found):
         size = SAME**2 * float(np.square(row).sum())

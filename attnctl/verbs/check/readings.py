@@ -117,7 +117,9 @@ def is_foreign(trace: Trace) -> bool:
 
 def agreeing(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Walk] | None:
     """The first reading in which nothing is wrong, and all that was wrong or could not be judged agrees."""
-    settings, sizes = first.settings or Settings(), walk.record.plan.sizes
+    settings = first.settings or Settings()
+    sizes = walk.record.plan.sizes
+    # The likeliest first: layouts before options that nobody gave.
     others = chain(
         with_layout_said(first),
         counted_over_mask(first),
@@ -128,25 +130,37 @@ def agreeing(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Walk] | N
     )
     for base in chain((first,), others if walk.wrong else ()):
         plain = walk if base is first else look(base, walk.wrong[0])
-        for reading in by_names(base, plain.derivation) if plain else ():
-            if reading is first or (reading is base and plain and plain.wrong):
+        if not plain:
+            continue
+        for reading in by_names(base, plain.derivation):
+            if reading is first or (reading is base and plain.wrong):
                 continue
-            wrong = [reading.named.get(name, name) for name in walk.wrong[:1]]
-            # up to there it has to be walked to show that it is no better; all of it where None
-            until = max((*wrong, *reading.named.values()), key=list(TABLE).index) if wrong else None
-            found = look(reading, until)
-            whole = look(reading, None) if until and found and not found.wrong else found
+            whole = walk_if_better(reading, walk, look)
             if whole and not whole.wrong and mends(walk, whole, reading):
                 return reading, whole
     return None
 
 
+def walk_if_better(reading: Reading, walk: Walk, look: Look) -> Walk | None:
+    """The walk of a reading: only as far as shows that it is no better, where it is not."""
+    if not walk.wrong:
+        return look(reading, None)
+    first_wrong = reading.named.get(walk.wrong[0], walk.wrong[0])
+    until = max((first_wrong, *reading.named.values()), key=list(TABLE).index)
+    beginning = look(reading, until)
+    if beginning and not beginning.wrong:
+        return look(reading, None)
+    return beginning
+
+
 def nearest_reading(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Walk]:
     """The arrays by the names that are nearest to what they hold, where they are wrong by all of them."""
-    tried = by_names(first, walk.derivation)
-    walks = [(other, walk if other is first else look(other, None)) for other in tried]
-    found = [(reading, walked) for reading, walked in walks if walked]
-    return min(found, key=lambda pair: distance(pair[0], first.trace, pair[1]))
+    candidates = []
+    for reading in by_names(first, walk.derivation):
+        walked = walk if reading is first else look(reading, None)
+        if walked:
+            candidates.append((reading, walked))
+    return min(candidates, key=lambda pair: distance(pair[0], first.trace, pair[1]))
 
 
 def mends(walk: Walk, whole: Walk, reading: Reading) -> bool:
@@ -154,13 +168,21 @@ def mends(walk: Walk, whole: Walk, reading: Reading) -> bool:
 
     A step may go by another name there. With more heads, weights averaged over them are left out.
     """
-    agrees = [name for name, step in whole.steps.items() if step.verdict is Verdict.AGREES]
+    if not any(step.verdict is Verdict.AGREES for step in whole.steps.values()):
+        return False
     if reading.unasked:
         verdicts = {whole.steps[name].verdict for name in walk.wrong if name in whole.steps}
-        return bool(agrees) and verdicts <= {Verdict.AGREES, Verdict.NOT_RECORDED}
-    judged = {Verdict.AGREES, Verdict.WRONG, Verdict.CANNOT_TELL}  # the last of numbers of few digits
-    before, after = (sum(step.verdict in judged for step in each.steps.values()) for each in (walk, whole))
-    return bool(agrees) and after >= before + (not walk.wrong)
+        return verdicts <= {Verdict.AGREES, Verdict.NOT_RECORDED}
+
+    before = count_judged(walk)
+    after = count_judged(whole)
+    return after >= before if walk.wrong else after > before
+
+
+def count_judged(walk: Walk) -> int:
+    """How many steps were judged, those of few digits among them."""
+    judged = {Verdict.AGREES, Verdict.WRONG, Verdict.CANNOT_TELL}
+    return sum(step.verdict in judged for step in walk.steps.values())
 
 
 # --- names ---
@@ -169,21 +191,23 @@ def mends(walk: Walk, whole: Walk, reading: Reading) -> bool:
 def by_names(reading: Reading, derivation: Derivation) -> Iterator[Reading]:
     """A reading, and then the same with its arrays under the other names that they may go by."""
     yield reading
-    trace, read = reading.trace, reading.trace.header.get("read", {})
-    ways = {
-        ours: [ours, *(name for name in others if name in derivation and name not in trace)]
-        for ours, others in OTHER_NAMES.items()
-        if ours in trace and (ours in read or ours == "scores")
-    }
-    namings = [
-        {ours: name for ours, name in zip(ways, names, strict=True) if ours != name}
-        for names in product(*ways.values())
-        if len(set(names)) == len(names)
-    ]
-    for named in sorted(filter(None, namings), key=lambda naming: misnames(trace, naming)):
-        words = [f"{read.get(ours, ours)} as {name}" for ours, name in named.items()]
-        said = ", ".join([*([reading.words] if reading.words else []), *words])
-        yield replace(reading, trace=rename_array(trace, named), words=said, named=named)
+    trace = reading.trace
+    theirs_of = trace.header.get("read", {})
+    names_of = {}
+    for ours, others in OTHER_NAMES.items():
+        if ours in trace and (ours in theirs_of or ours == "scores"):
+            free = [name for name in others if name in derivation and name not in trace]
+            names_of[ours] = [ours, *free]
+
+    namings = []
+    for names in product(*names_of.values()):
+        named = {ours: name for ours, name in zip(names_of, names, strict=True) if ours != name}
+        if named and len(set(names)) == len(names):
+            namings.append(named)
+    for named in sorted(namings, key=lambda naming: misnames(trace, naming)):
+        words = [reading.words] if reading.words else []
+        words += [f"{theirs_of.get(ours, ours)} as {name}" for ours, name in named.items()]
+        yield replace(reading, trace=rename_array(trace, named), words=", ".join(words), named=named)
 
 
 def misnames(trace: Trace, named: Mapping[str, str]) -> int:
@@ -197,19 +221,25 @@ CLEARLY = 0.5
 
 
 def distance(reading: Reading, trace: Trace, walk: Walk) -> tuple[float, ...]:
-    there = [reading.named.get(name, name) for name in OTHER_NAMES if name in trace]
-    gaps = [walk.steps[name].gap for name in there if name in walk.steps]
+    """How far arrays are from what they are called: how many are wrong, in how many numbers, how far."""
+    names = [reading.named.get(name, name) for name in OTHER_NAMES if name in trace]
+    gaps = [walk.steps[name].gap for name in names if name in walk.steps]
+    unjudged = gaps.count(None)
     differing = sum(gap.differing for gap in gaps if gap)
     largest = sum(gap.largest for gap in gaps if gap)
-    far = largest / CLEARLY if reading.named else largest
-    return len(walk.wrong) + gaps.count(None), misnames(trace, reading.named), differing, far
+    if reading.named:
+        largest = largest / CLEARLY
+    return len(walk.wrong) + unjudged, misnames(trace, reading.named), differing, largest
 
 
 def rename_array(trace: Trace, named: Mapping[str, str]) -> Trace:
+    """The trace with arrays, and the gradients by them, under other names, in the order of the table."""
     named = {**named, **{gradient_of(name): gradient_of(other) for name, other in named.items()}}
-    found = {named.get(name, name): trace[name] for name in trace}
-    names = [*(name for name in TABLE if name in found), *(name for name in found if name not in TABLE)]
-    return Trace({name: foreign_step(name, found[name]) for name in names}, found, trace.header)
+    arrays = {named.get(name, name): trace[name] for name in trace}
+    known = [name for name in TABLE if name in arrays]
+    others = [name for name in arrays if name not in TABLE]
+    steps = {name: foreign_step(name, arrays[name]) for name in (*known, *others)}
+    return Trace(steps, arrays, trace.header)
 
 
 # --- layouts ---
@@ -304,22 +334,25 @@ def splits_otherwise(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
 
 def packed_otherwise(trace: Trace, sizes: Mapping[str, int]) -> Iterator[tuple[dict[str, Array], str]]:
     """A packed matrix split head by head where it was split in thirds, and the other way round."""
-    heads, read = sizes.get("head", 1), trace.header.get("read", {})
-    packed = [names.split() for names in read if names.startswith(("W_Q W_K", "b_Q b_K"))]
+    heads = sizes.get("head", 1)
+    theirs_of = trace.header.get("read", {})
+    packed = [names.split() for names in theirs_of if names.startswith(("W_Q W_K", "b_Q b_K"))]
     if heads == 1 or not packed:
         return
-    by_head = "query_key_value" in read[" ".join(packed[0])]
+
+    theirs = theirs_of[" ".join(packed[0])]
+    was_by_head = "query_key_value" in theirs
     changed: dict[str, Array] = {}
     for names in packed:
         parts = np.stack([trace[name] for name in names])
-        if by_head:
+        if was_by_head:
             whole = rearrange(parts, "part ... (head d) -> ... (head part d)", head=heads)
             parts = rearrange(whole, "... (part column) -> part ... column", part=3)
         else:
             whole = rearrange(parts, "part ... column -> ... (part column)")
             parts = rearrange(whole, "... (head part d) -> part ... (head d)", head=heads, part=3)
         changed |= dict(zip(names, parts, strict=True))
-    yield changed, f"{read[' '.join(packed[0])]} as {'Q, K, V in thirds' if by_head else 'Q, K, V by head'}"
+    yield changed, f"{theirs} as {'Q, K, V in thirds' if was_by_head else 'Q, K, V by head'}"
 
 
 # --- sinks and norms ---
@@ -357,17 +390,21 @@ def with_norms_read(first: Reading, settings: Settings) -> Iterator[Reading]:
 
 def counted_over_mask(first: Reading) -> Iterator[Reading]:
     """Positions counted over the keys that the mask shows, where it hides the first: left padding."""
-    trace, settings = first.trace, first.settings or Settings()
+    trace = first.trace
+    settings = first.settings or Settings()
     if MASK not in trace or POSITION_IDS in trace or not isinstance(settings.positions, Rotary):
         return
     mask = np.asarray(trace[MASK])
     if mask.dtype.kind not in "bui" or mask.ndim > 2:
         return
-    real = np.asarray(np.atleast_2d(mask).astype(bool).any(axis=0))
+
+    is_token = np.asarray(np.atleast_2d(mask).astype(bool).any(axis=0))
     queries = trace["Q"].shape[-2] if "Q" in trace else 0
-    if real[:1].any() or not real.any() or not 0 < queries <= len(real):
+    has_left_padding = is_token.any() and not is_token[:1].any()
+    if not has_left_padding or not 0 < queries <= len(is_token):
         return
-    places = np.maximum(np.cumsum(real) - 1, 0)[-queries:]
+
+    places = np.maximum(np.cumsum(is_token) - 1, 0)[-queries:]
     steps = {**trace.steps, POSITION_IDS: foreign_step(POSITION_IDS, places)}
     counted = Trace(steps, {**trace, POSITION_IDS: places}, trace.header)
     yield replace(first, trace=counted, words="positions as counted over the keys that mask shows")
@@ -427,16 +464,20 @@ def with_causal(settings: Settings) -> Iterator[Settings]:
 
 
 def shown_causal(first: Reading) -> Iterator[Reading]:
+    """A causal mask that the weights show: no query sees a later key, and some see an earlier one."""
     weights = np.asarray(first.trace.get(WEIGHTS, ()))
+    if weights.ndim < 2 or weights.shape[-2] != weights.shape[-1]:
+        return
     later = np.triu(np.ones(weights.shape[-2:], bool), 1)
-    square = weights.ndim > 1 and weights.shape[-2] == weights.shape[-1]
-    if square and later.any() and not weights[..., later].any() and weights[..., later.T].any():
+    is_shown = later.any() and not weights[..., later].any() and weights[..., later.T].any()
+    if is_shown:
         for causal in with_causal(first.settings or Settings()):
             yield replace(first, settings=causal, presumed=("--causal",))
 
 
 def with_names(first: Reading, settings: Settings) -> Iterator[Reading]:
-    trace, read = first.trace, first.trace.header.get("read", {})
+    trace = first.trace
+    read = first.trace.header.get("read", {})
     turned = {"Q": "Q_rotated", "K": "K_rotated"} if isinstance(settings.positions, Rotary) else {}
     names = {ours: other for ours, other in turned.items() if ours in trace and other not in trace}
     ways = [(names, "rotary-missing")] if len(names) > 1 else []

@@ -82,14 +82,13 @@ def square_case(n: int, d: int = 8, **others: object) -> Case:
 
 def list_own_features(head_sizes: Sequence[int], *, quick: bool) -> dict[str, tuple[Case, ...]]:
     """List the features of every attention with their cases; `head_sizes` are all that it takes, if any."""
+    widths = ((8, 16), (16, 8), (64, 24), (256, 8), (8, 128))
+
     return {
         ATTENTION: plain_cases(quick=quick),
         HEAD_SIZES: head_size_cases(head_sizes, quick=quick),
         LENGTHS: length_cases(),
-        OTHER_D_V: tuple(
-            replace(BASE, d_k=d_k, d_v=d_v, seed=d_k)
-            for d_k, d_v in ((8, 16), (16, 8), (64, 24), (256, 8), (8, 128))
-        ),
+        OTHER_D_V: tuple(replace(BASE, d_k=d_k, d_v=d_v, seed=d_k) for d_k, d_v in widths),
         GROUPED: grouped_cases(),
         LARGE: (
             square_case(12, 16, fill="large", batch=2),

@@ -135,6 +135,7 @@ class Score:
                     "kernel": str(self.test.path(f"{mutant.name}.py")),
                 }
             )
+
         return {
             "schema": "attnctl.mutants-of-a-test/1",
             "command": list(self.test.words),
