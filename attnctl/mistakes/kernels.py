@@ -210,6 +210,11 @@ MIX = at(HEAD_OUTPUTS, MatMul)
 SOFTMAX = at(WEIGHTS, Softmax)
 
 
+def say_shift(by: int) -> str:
+    places = "places" if abs(by) > 1 else "place"
+    return f"{abs(by)} {places} {'before' if by > 0 else 'after'}"
+
+
 def count_twice(count: int) -> wrong.By:
     return wrong.By(lambda s: wrong.softmax(s + log(2) * (np.arange(s.shape[-1], 0, -1) <= count)))
 
@@ -313,7 +318,7 @@ KERNELS = (
         MIX.best(
             lambda op, by: wrong.Arranged(op, (wrong.keep_positions, partial(np.roll, shift=by, axis=-2))),
             lambda case: shifts((case.size("key") or 0) // 2),
-            lambda by: f"{abs(by)} place{'s' * (abs(by) > 1)} {'before' if by > 0 else 'after'}",
+            say_shift,
         ),
         fitted=True,
         why="Keys and values are loaded with different offsets.",

@@ -188,7 +188,14 @@ class Stretch:
 
     def block(self, lead: Lead, query: int, key: int = 0) -> Block:
         """The place in the whole of the scores of this head, from this query and key on."""
-        return Block(lead[0] if len(lead) > 1 else 0, lead[-1], self.lead[-1], query, key, self.keys)
+        return Block(
+            lead[0] if len(lead) > 1 else 0,
+            lead[-1],
+            self.lead[-1],
+            query=query,
+            key=key,
+            keys=self.keys,
+        )
 
     @staticmethod
     def cut(array: Array, axes: tuple[str, ...], lead: Lead, cuts: Mapping[str, slice]) -> Array:

@@ -363,9 +363,11 @@ class Documents(VisibilityRule):
         last = max(self.borders)
         counts = [end - start for start, end in pairwise([*starts, keys])]
         many = len(starts)
+
         yield "documents-leak", "all documents", self.reaching(-many, many)
         yield "documents-leak", "the documents before its own, too", self.reaching(0, many)
         yield "documents-leak", "the documents behind its own, too", self.reaching(-many, 0)
+
         for by, whose in (
             (-1, "the first token of the next document"),
             (1, "the last token of the one before"),
@@ -373,10 +375,13 @@ class Documents(VisibilityRule):
             moved = tuple(start and start - by for start in starts)
             yield "documents-leak", f"{whose} as its own", Documents(moved, self.of_queries)
             yield "documents-leak", f"{whose}, too", self.reaching(0, 0, by)
+
+        # Counts for where each document begins, with a 0 before them or not.
         yield "documents-counts", "", Documents(tuple(sorted(counts)))
         yield "documents-counts", "", Documents(tuple(sorted({0, *counts})))
-        own = Seen(lambda query, key: self.allows(query, key) & (query < last))
-        yield "documents-last-dropped", "the last document is left out", own
+
+        without_last = Seen(lambda query, key: self.allows(query, key) & (query < last))
+        yield "documents-last-dropped", "the last document is left out", without_last
         yield (
             "documents-last-dropped",
             "the last document is taken for a part of the one before",
