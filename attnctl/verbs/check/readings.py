@@ -248,32 +248,37 @@ def rename_array(trace: Trace, named: Mapping[str, str]) -> Trace:
 def with_layout_said(first: Reading) -> Iterator[Reading]:
     """Q, K and V of three axes as (head, n, d), where nobody says that these are the axes of a batch."""
     settings = first.settings or Settings()
-    axes = {first.trace[name].ndim for name in PROJECTED if name in first.trace}
-    if axes == {3} and X not in first.trace and settings.layout is None and settings.heads is None:
+    is_said = X in first.trace or settings.layout is not None or settings.heads is not None
+    dimensions = {first.trace[name].ndim for name in PROJECTED if name in first.trace}
+    if dimensions == {3} and not is_said:
         yield replace(first, settings=settings.with_(layout="hnd"), words="Q, K and V as (head, n, d)")
 
 
 def layouts(first: Reading, sizes: Mapping[str, int]) -> Iterator[Reading]:
+    """The same with some arrays laid out otherwise."""
     trace = first.trace
-    for changed, words in chain(
+    ways = chain(
         as_linear(trace),
         tokens_before_heads(first),
         packed_otherwise(trace, sizes),
         splits_otherwise(trace),
-    ):
+    )
+    for changed, words in ways:
         yield replace(first, trace=replace(trace, arrays={**trace, **changed}), words=words)
 
 
 def as_linear(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
     """Square matrices as nn.Linear keeps them: those of Q, K and V, with or without W_O."""
     projections = [matrix_of(symbol) for symbol in PROJECTED]
-    read = trace.header.get("read", {})
-    theirs = [read[name] for name in (" ".join(projections), *projections) if name in read]
+    theirs_of = trace.header.get("read", {})
+    theirs = [theirs_of[name] for name in (" ".join(projections), *projections) if name in theirs_of]
     if not all(map(MATRIX.fullmatch, theirs)):
         return  # their names tell
+
     for names in (projections, [*projections, W_O]):
         shapes = [trace[name].shape if name in trace else () for name in names]
-        if all(len(shape) == 2 and shape[0] == shape[1] for shape in shapes):
+        are_square = all(len(shape) == 2 and shape[0] == shape[1] for shape in shapes)
+        if are_square:
             yield {name: trace[name].T for name in names}, f"{' '.join(names)} as (out, in)"
 
 
@@ -284,18 +289,24 @@ def tokens_before_heads(first: Reading) -> Iterator[tuple[dict[str, Array], str]
     """
     trace = first.trace
     names = arrays_by_head(trace)
-    if any(name in trace and not TABLE[name].broadcasts for name in TABLE if TABLE[name].of_scores):
+    scores = [name for name in TABLE if TABLE[name].of_scores and not TABLE[name].broadcasts]
+    if any(name in trace for name in scores):
         names = tuple(name for name in names if is_square(trace, [name]))
-    if names and not is_layout_said(first):
-        for turned in dict.fromkeys((names, tuple(name for name in names if name != OUTPUT))):
-            changed = {name: trace[name].swapaxes(-3, -2) for name in turned}
-            yield changed, f"{' '.join(turned)} as (token, head, d_k)"
+    if not names or is_layout_said(first):
+        return
+
+    # The output may have heads before tokens all the same.
+    but_output = tuple(name for name in names if name != OUTPUT)
+    for turned in dict.fromkeys((names, but_output)):
+        changed = {name: trace[name].swapaxes(-3, -2) for name in turned}
+        yield changed, f"{' '.join(turned)} as (token, head, d_k)"
 
 
 def arrays_by_head(trace: Trace) -> tuple[str, ...]:
+    """The vectors of a trace that have an axis of heads."""
     most = max((trace[name].ndim for name in PROJECTED if name in trace), default=0)
-    able = (*VECTORS, *map(gradient_of, VECTORS), OUTPUT, gradient_of(OUTPUT))
-    return tuple(name for name in able if name in trace and trace[name].ndim == max(most, 3))
+    may_have_heads = (*VECTORS, *map(gradient_of, VECTORS), OUTPUT, gradient_of(OUTPUT))
+    return tuple(name for name in may_have_heads if name in trace and trace[name].ndim == max(most, 3))
 
 
 def is_square(trace: Trace, names: Sequence[str]) -> bool:
@@ -321,14 +332,15 @@ def ambiguous(reading: Reading) -> str:
 def splits_otherwise(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
     """Steps of chunks with axes exchanged that are of one size."""
     names = [name for name in (CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES) if name in trace]
-    axes = {name: ("batch", *TABLE[name].axes)[-trace[name].ndim :] for name in names}
+    axes_of = {name: ("batch", *TABLE[name].axes)[-trace[name].ndim :] for name in names}
     for one, other in combinations(("batch", "chunk", "head", "query"), 2):
-        changed = {
-            name: trace[name].swapaxes(axes[name].index(one), axes[name].index(other))
-            for name in names
-            if {one, other} <= {*axes[name]}
-        }
-        if changed and all(array.shape == trace[name].shape for name, array in changed.items()):
+        changed = {}
+        for name, axes in axes_of.items():
+            if one in axes and other in axes:
+                changed[name] = trace[name].swapaxes(axes.index(one), axes.index(other))
+
+        keeps_shapes = all(array.shape == trace[name].shape for name, array in changed.items())
+        if changed and keeps_shapes:
             yield changed, f"{' '.join(changed)} with {one} and {other} the other way round"
 
 
@@ -359,7 +371,10 @@ def packed_otherwise(trace: Trace, sizes: Mapping[str, int]) -> Iterator[tuple[d
 
 
 def reading_as_sink(first: Reading, sizes: Mapping[str, int]) -> Iterator[Reading]:
-    for name in first.trace if SINK not in first.trace else ():
+    """An array that nobody knows and that has a number for each head, as their sinks."""
+    if SINK in first.trace:
+        return
+    for name in first.trace:
         if name not in TABLE and first.trace[name].size == sizes.get("head"):
             yield replace(first, trace=rename_array(first.trace, {name: SINK}), words=f"{name} as {SINK}")
 
@@ -377,12 +392,14 @@ def head_norms(settings: Settings, *eps: float | None) -> Iterator[HeadNorm]:
 
 
 def with_norms_read(first: Reading, settings: Settings) -> Iterator[Reading]:
-    there = [name for name in NORM_WEIGHTS if name in first.trace]
-    if there:
-        for how, plus_one in product(head_norms(settings, *EPS), (False, True)):
-            norm = replace(how, plus_one=plus_one)
-            words = f"{' and '.join(there)} by {' '.join(flags_of('qk_norm', norm))}"
-            yield replace(first, settings=settings.with_(qk_norm=norm), words=words)
+    """Weights of norms that the arrays hold, by each kind of norm."""
+    names = [name for name in NORM_WEIGHTS if name in first.trace]
+    if not names:
+        return
+    for kind, plus_one in product(head_norms(settings, *EPS), (False, True)):
+        norm = replace(kind, plus_one=plus_one)
+        words = f"{' and '.join(names)} by {' '.join(flags_of('qk_norm', norm))}"
+        yield replace(first, settings=settings.with_(qk_norm=norm), words=words)
 
 
 # --- positions ---
@@ -429,13 +446,16 @@ def without_options(first: Reading) -> Iterator[Reading]:
 
 
 def with_options(first: Reading, settings: Settings, sizes: Mapping[str, int]) -> Iterator[Reading]:
-    masks: list[tuple[Settings, tuple[Unasked, ...]]] = [(settings, ())]
-    masks += [(causal, (("--causal", "mask-unasked", ""),)) for causal in with_causal(settings)]
-    for base, mask in masks:
-        if mask:
-            yield replace(first, settings=base, unasked=mask)
-        for changed, said in steps_more(base, first.trace, sizes):
-            yield replace(first, settings=changed, unasked=(said, *mask))
+    """The same with an option that nobody gave, or with causal, or both."""
+    bases: list[tuple[Settings, tuple[Unasked, ...]]] = [(settings, ())]
+    by_causal: Unasked = ("--causal", "mask-unasked", "")
+    bases += [(causal, (by_causal,)) for causal in with_causal(settings)]
+
+    for base, unasked in bases:
+        if unasked:
+            yield replace(first, settings=base, unasked=unasked)
+        for changed, step in steps_more(base, first.trace, sizes):
+            yield replace(first, settings=changed, unasked=(step, *unasked))
     yield from with_names(first, settings)
     yield from with_heads(first, settings, sizes)
 
