@@ -121,17 +121,26 @@ def in_blocks(record: Record, derivation: Derivation, step: Step, values: Values
         return []
     if largest_step(record, derivation, name) < MANY:
         return []
+
     later = after_scores(derivation)
     steps = [step for step in stretch(derivation, record, name) if step.name in later]
+    if step not in steps or not all(is_step_by_row(step) for step in steps):
+        return []
+
     outside = read_by(steps)
-    told = all(read in record or values.get(read) for read in outside)
-    rows = all("query" in step.axes and "chunk" not in step.axes for step in steps)
-    by_row = step in steps and rows and all(is_by_row(step.op) for step in steps)
-    return steps if by_row and told and outside.isdisjoint(record.blanks) else []
+    is_told = all(read in record or values.get(read) for read in outside)
+    return steps if is_told and outside.isdisjoint(record.blanks) else []
+
+
+def is_step_by_row(step: Step) -> bool:
+    """True for a step whose rows are those of the queries, and can be carried out for some alone."""
+    return "query" in step.axes and "chunk" not in step.axes and is_by_row(step.op)
 
 
 def read_by(steps: Sequence[Step]) -> set[str]:
-    return {name for step in steps for name in step.inputs} - {step.name for step in steps}
+    """What steps read that none of them makes."""
+    made = {step.name for step in steps}
+    return {name for step in steps for name in step.inputs} - made
 
 
 @dataclass(frozen=True)
@@ -155,15 +164,19 @@ class StepInBlocks:
         outside = {}
         for name in read_by(steps):
             axes = axes_of(record, name) if name in record else derivation[name].axes
-            known = None if name in record and per_query(axes) else values.get(name) or record.known(name)
+            if name in record and per_query(axes):
+                continue  # of which each block reads its own rows
+            known = values.get(name) or record.known(name)
             if known:
                 outside[name] = axes, known.with_runs_kept()  # for the sample of each block
-        numbers = largest_step(record, derivation, steps[-1].name)
-        told = {steps[-1].name, *read_by(steps)} & {*record.trace}
-        arrays = [(axes_of(record, name), record.trace[name]) for name in told]
+
+        name = steps[-1].name
+        recorded = {name, *read_by(steps)} & {*record.trace}
+        arrays = [(axes_of(record, name), record.trace[name]) for name in recorded]
         arrays += [(axes, known.value) for axes, known in outside.values()]
         queries = next(array.shape[-2] for axes, array in arrays if axes[-2:-1] == ("query",))
-        blocks = cls(record, steps, outside, queries, numbers)
+
+        blocks = cls(record, steps, outside, queries, numbers=largest_step(record, derivation, name))
         return replace(blocks, steps=blocks.tell_sums())
 
     def tell_sums(self) -> Sequence[Step]:
@@ -171,10 +184,10 @@ class StepInBlocks:
         steps = list(self.steps)
         for number, step in enumerate(self.steps):
             if isinstance(step.op, OverQueries) and not step.op.sums:
-                read, *others = step.inputs
-                scores = (self.values_in(rows, steps[:number])[read] for rows in self.blocks())
+                scores, *others = step.inputs
+                blocks = (self.values_in(rows, steps[:number])[scores] for rows in self.blocks())
                 whole = (self.outside[name][1].value for name in others)
-                steps[number] = replace(step, op=step.op.told(scores, *whole))
+                steps[number] = replace(step, op=step.op.told(blocks, *whole))
         return steps
 
     @property
@@ -183,47 +196,65 @@ class StepInBlocks:
 
     def compare(self) -> tuple[Gap, float]:
         """Its largest difference, and what all its numbers may be off by as a part of their spread."""
-        blocks, found = list(self.blocks()), self.record.trace[self.name]
-        total = found[..., 0].size
-        drawn = {at: self.sample(blocks[at]) for at in sparsely(len(blocks))}
-        parts = [self.clear(rows, between(drawn, at)) or self.judge(rows) for at, rows in enumerate(blocks)]
+        blocks = list(self.blocks())
+        recorded = self.record.trace[self.name]
+        rows_of_all = recorded[..., 0].size
+        samples = {number: self.sample(blocks[number]) for number in sparsely(len(blocks))}
+
+        parts = []
+        for number, rows in enumerate(blocks):
+            parts.append(self.clear(rows, between(samples, number)) or self.judge(rows))
+        # Where all numbers together are off too far, each is judged by that.
         beyond = root_mean_square(np.array([part.beyond for part in parts]))
-        if not self.record.strictness.told and typical(total) < beyond < FACTOR:
-            parts = [self.judge(rows, total) for rows in blocks]
+        if not self.record.strictness.told and typical(rows_of_all) < beyond < FACTOR:
+            parts = [self.judge(rows, rows_of_all) for rows in blocks]
+
         first = max(parts, key=lambda part: part.rank)
-        about = few_rows(first.rows, first.rows.start + first.gap.at[-2])
-        shown = first if first.judged else self.judge(about)
+        shown = first
+        if not first.judged:
+            shown = self.judge(few_rows(first.rows, first.rows.start + first.gap.at[-2]))
         if first.gap.differing and not shown.gap.differing:  # nothing is wrong that was not judged to be
             parts = [self.judge(rows) for rows in blocks]
             shown = max(parts, key=lambda part: part.rank)
+
         *lead, query, column = shown.gap.at
-        at = (*lead, shown.rows.start + query, column)
-        differing, nan = sum(part.gap.differing for part in parts), sum(part.gap.nan for part in parts)
-        gap = replace(shown.gap, at=at, differing=differing, nan=nan, of=found.size, filled=found.size)
+        gap = replace(
+            shown.gap,
+            at=(*lead, shown.rows.start + query, column),
+            differing=sum(part.gap.differing for part in parts),
+            nan=sum(part.gap.nan for part in parts),
+            of=recorded.size,
+            filled=recorded.size,
+        )
         if not any(part.compared for part in parts):
             return gap, np.inf
-        values = np.concatenate([sample.values for sample in drawn.values()])
-        scatter = np.concatenate([sample.scatter for sample in drawn.values()])
-        return gap, blur_of(self.record.strictness, values, scatter, total)
+        values = np.concatenate([sample.values for sample in samples.values()])
+        scatter = np.concatenate([sample.scatter for sample in samples.values()])
+        return gap, blur_of(self.record.strictness, values, scatter, rows_of_all)
 
     def blocks(self) -> Iterator[slice]:
-        rows = max(SPARSE * SAMPLED, BLOCK // max(self.numbers // self.queries, 1))
-        return (slice(at, min(at + rows, self.queries)) for at in range(0, self.queries, rows))
+        numbers_of_row = max(self.numbers // self.queries, 1)
+        rows = max(SPARSE * SAMPLED, BLOCK // numbers_of_row)
+        return (slice(first, min(first + rows, self.queries)) for first in range(0, self.queries, rows))
 
     def of(self, rows: slice) -> tuple[Record, Known]:
         """The record of these queries alone, and the step as it should be there."""
-        cuts, move = cuts_to(rows), begin_at(rows.start)
+        cuts = cuts_to(rows)
+        move = begin_at(rows.start)
+
+        # Rows that are meant to see nothing are told by the masks, which no step of these may read.
         hide = [step for step in self.record.intended if isinstance(step.op, Hide)]
         names = {self.name, *read_by(self.steps), *read_by(hide)}
         arrays = {name: self.recorded(name, cuts) for name in names if name in self.record}
         intended = Derivation(tuple(change_step(step, move) for step in self.record.intended))
         record = with_arrays(self.record, arrays, intended)
-        values: Values = {
-            name: cut_known(known, axes, cuts) if per_query(axes) else known
-            for name, (axes, known) in self.outside.items()
-        }
+
+        values: Values = {}
+        for name, (axes, known) in self.outside.items():
+            values[name] = cut_known(known, axes, cuts) if per_query(axes) else known
         for step in self.steps:
-            values[step.name] = expected = expect_surely(record, change_step(step, move), values)
+            expected = expect_surely(record, change_step(step, move), values)
+            values[step.name] = expected
         return record, expected
 
     def recorded(self, name: str, cuts: Mapping[str, slice]) -> Array:
@@ -237,22 +268,28 @@ class StepInBlocks:
         blocks = list(self.blocks())
         if len(blocks) == 1:
             return None
+
         value = np.concatenate([self.values_in(rows, self.steps)[self.name] for rows in blocks], axis=-2)
-        row = np.sqrt(np.square(value).mean(axis=-1, keepdims=True))
-        if not (np.isfinite(row) & (row > 0)).all():  # rows that see nothing could be anything
+        size_of_row = np.sqrt(np.square(value).mean(axis=-1, keepdims=True))
+        has_size = np.isfinite(size_of_row) & (size_of_row > 0)
+        if not has_size.all():  # rows that see nothing could be anything
             return None
+
         drawn = np.array([self.sample(rows).mean for rows in (blocks[0], blocks[-1])])
-        most = sqrt(3) * root_mean_square(drawn) * row  # of noise that is spread evenly
+        most = sqrt(3) * root_mean_square(drawn) * size_of_row  # of noise that is spread evenly
         return Known(value, lambda run: value + most * noise(self.name, run, value.shape))
 
     def values_in(self, rows: slice, steps: Sequence[Step]) -> dict[str, Array]:
         """Numbers of these queries at the first steps, and at all that any of them reads."""
-        cuts, move = cuts_to(rows), begin_at(rows.start)
+        cuts = cuts_to(rows)
+        move = begin_at(rows.start)
         values = {name: cut(known.value, axes, cuts) for name, (axes, known) in self.outside.items()}
         for name in read_by(self.steps) - values.keys():
             values[name] = to_float64(self.recorded(name, cuts))
+
         for step in steps:
-            op, inputs = change_step(step, move).op, [values[name] for name in step.inputs]
+            op = change_step(step, move).op
+            inputs = [values[name] for name in step.inputs]
             values[step.name] = op.apply(*self.record.factors_of(step.name).round(op, inputs))
         return values
 
@@ -260,16 +297,25 @@ class StepInBlocks:
         """The scatter of a few rows in the middle of a block."""
         _, expected = self.of(few_rows(rows, (rows.start + rows.stop) // 2))
         scatter = expected.scatter_in(LEAST_RUNS)
-        told = np.isfinite(expected.value) & np.isfinite(scatter) & (scatter > 0)
-        value, off = (np.square(np.where(told, x, 0.0)).sum(axis=-1) for x in (expected.value, scatter))
-        ratios = np.sqrt(off[value > 0] / value[value > 0])
-        tells = bool(ratios.size and np.isfinite(ratios).all())
-        values, scatter = expected.value[told], scatter[told]
+        is_told = np.isfinite(expected.value) & np.isfinite(scatter) & (scatter > 0)
+
+        size = np.square(np.where(is_told, expected.value, 0.0)).sum(axis=-1)
+        off = np.square(np.where(is_told, scatter, 0.0)).sum(axis=-1)
+        ratios = np.sqrt(off[size > 0] / size[size > 0])
+
+        values = expected.value[is_told]
+        scatter = scatter[is_told]
         share = float((scatter / np.maximum(np.abs(values), scatter)).min(initial=1.0))
-        if not tells:
+        if not ratios.size or not np.isfinite(ratios).all():
             return RowSample(values, scatter, least=0.0, mean=0.0, most=np.inf, share=share)
-        least, most = float(ratios.min()), float(ratios.max())
-        return RowSample(values, scatter, least, root_mean_square(ratios), most=most, share=share)
+        return RowSample(
+            values,
+            scatter,
+            least=float(ratios.min()),
+            mean=root_mean_square(ratios),
+            most=float(ratios.max()),
+            share=share,
+        )
 
     def clear(self, rows: slice, sample: RowSample) -> BlockFindings | None:
         """The findings of a block whose rows are clearly within rounding, or far beyond it; or None.
@@ -282,35 +328,60 @@ class StepInBlocks:
         found = to_float64(self.recorded(self.name, cuts_to(rows)))
         expected = self.values_in(rows, self.steps)[self.name]
         with_shapes(self.name, found, expected)
-        gap, size = found - expected, np.abs(expected)
-        np.abs(gap, out=gap)
-        lost, near = ~np.isfinite(gap), gap
+
+        gap = found - expected
+        size = np.abs(expected)
+        np.abs(gap, out=gap)  # in place: blocks are large
+        near = gap
+        lost = ~np.isfinite(gap)
         if lost.any():  # what is hidden in both is the same
             np.copyto(gap, 0.0, where=lost & (found == expected))
             lost = ~np.isfinite(gap)
             if lost.any() and not surely_wrong(found, expected, lost, precision):
                 return None
-            near, size = np.where(lost, 0.0, gap), np.where(np.isfinite(expected), size, 0.0)
-        told = np.maximum(np.count_nonzero(size, axis=-1), 1)
-        row, off = (np.sqrt(np.einsum("...j,...j->...", array, array) / told) for array in (size, near))
-        own, part = near - precision.unit * size, CLEARLY * FACTOR
+            near = np.where(lost, 0.0, gap)
+            size = np.where(np.isfinite(expected), size, 0.0)
+
+        # The root mean square of each row, of the numbers that are not 0, and of how far they are off.
+        numbers = np.maximum(np.count_nonzero(size, axis=-1), 1)
+        row = np.sqrt(np.einsum("...j,...j->...", size, size) / numbers)
+        off = np.sqrt(np.einsum("...j,...j->...", near, near) / numbers)
+
+        beside_own_rounding = near - precision.unit * size
+        part = CLEARLY * FACTOR
         allowed = (part * sample.least * row)[..., None]
-        fine = (own <= allowed).all(axis=-1)
-        if not fine.all():
-            fine |= (own <= np.maximum(allowed, part * sample.share * size)).all(axis=-1)
-        mean, far = off / (sample.mean * row), off / (sample.most * row)
-        doubtless = far > BEYOND_DOUBT
-        if np.isfinite(far).all() and doubtless.mean() > MOSTLY:
-            fine = np.zeros_like(fine)
-        elif 0 < doubtless.mean() < A_HEAD or not (
-            (fine | doubtless).all() and root_mean_square(mean[fine & (row > 0)]) < CLEARLY
-        ):
-            return None
-        wrong = lost | (near > typical(row.size) * sample.mean * row[..., None]) & ~fine[..., None]
-        beyond = np.where(fine, mean, far)
-        at = tuple(int(i) for i in np.unravel_index(int(gap.argmax()), gap.shape))
-        count = int(wrong.sum())
-        shown = Gap(float(gap[at]), 0.0, at, 0.0, 0.0, count, 0, gap.size, gap.size)
+        is_fine = (beside_own_rounding <= allowed).all(axis=-1)
+        if not is_fine.all():
+            allowed = np.maximum(allowed, part * sample.share * size)
+            is_fine |= (beside_own_rounding <= allowed).all(axis=-1)
+
+        mean = off / (sample.mean * row)
+        far = off / (sample.most * row)
+        is_doubtless = far > BEYOND_DOUBT
+        if np.isfinite(far).all() and is_doubtless.mean() > MOSTLY:
+            is_fine = np.zeros_like(is_fine)
+        else:
+            if 0 < is_doubtless.mean() < A_HEAD:
+                return None
+            is_clear = (is_fine | is_doubtless).all()
+            if not (is_clear and root_mean_square(mean[is_fine & (row > 0)]) < CLEARLY):
+                return None
+
+        allowed_together = typical(row.size) * sample.mean * row[..., None]
+        wrong = lost | ((near > allowed_together) & ~is_fine[..., None])
+        beyond = np.where(is_fine, mean, far)
+        cell = tuple(int(place) for place in np.unravel_index(int(gap.argmax()), gap.shape))
+        shown = Gap(
+            float(gap[cell]),
+            allowed=0.0,
+            at=cell,
+            found=0.0,
+            expected=0.0,
+            differing=int(wrong.sum()),
+            nan=0,
+            of=gap.size,
+            filled=gap.size,
+        )
         return BlockFindings(rows, shown, root_mean_square(beyond[np.isfinite(beyond)]), judged=False)
 
     def judge(self, rows: slice, total: int | None = None) -> BlockFindings:
@@ -327,28 +398,42 @@ def surely_wrong(found: Array, expected: Array, lost: Array, precision: Precisio
 
     Scores far below the others are as good as −∞, and what overflows is as good as its largest number.
     """
-    hidden = np.isneginf(expected)
-    shown = lost & hidden & np.isfinite(found)
-    other = lost & np.isfinite(expected) & np.isinf(found) & (np.abs(expected) <= precision.largest / 2)
-    as_good = shown.any() and (shown & vanishes(found, hidden, precision.vanishing)).any()
-    return bool((shown | other)[lost].all() and not as_good)
+    is_hidden = np.isneginf(expected)
+    is_shown = lost & is_hidden & np.isfinite(found)
+    in_range = np.isfinite(expected) & (np.abs(expected) <= precision.largest / 2)
+    is_beyond = lost & in_range & np.isinf(found)
+    if not (is_shown | is_beyond)[lost].all():
+        return False
+    if not is_shown.any():
+        return True
+    return not bool((is_shown & vanishes(found, is_hidden, precision.vanishing)).any())
 
 
 def sparsely(count: int) -> list[int]:
     """The first of so many blocks, each twice as far on as the one before, and the last."""
-    return sorted({0, *(2**power for power in range(count.bit_length()) if 2**power < count), count - 1})
+    numbers = {0, count - 1}
+    number = 1
+    while number < count:
+        numbers.add(number)
+        number *= 2
+    return sorted(numbers)
 
 
-def between(drawn: Mapping[int, RowSample], at: int) -> RowSample:
+def between(samples: Mapping[int, RowSample], number: int) -> RowSample:
     """The sample of a block; where none was drawn, rows are off by no less than before and after it."""
-    before, after = max(run for run in drawn if run <= at), min(run for run in drawn if run >= at)
-    one, other = drawn[before], drawn[after]
-    mean = root_mean_square(np.array([one.mean, other.mean]))
-    least, share = min(one.least, other.least), min(one.share, other.share)
-    return replace(one, least=least, mean=mean, most=max(one.most, other.most), share=share)
+    before = samples[max(drawn for drawn in samples if drawn <= number)]
+    after = samples[min(drawn for drawn in samples if drawn >= number)]
+    return replace(
+        before,
+        least=min(before.least, after.least),
+        mean=root_mean_square(np.array([before.mean, after.mean])),
+        most=max(before.most, after.most),
+        share=min(before.share, after.share),
+    )
 
 
 def few_rows(rows: slice, middle: int) -> slice:
+    """The rows about one of a block, as many as are sampled."""
     first = max(rows.start, min(middle - SAMPLED // 2, rows.stop - SAMPLED))
     return slice(first, min(first + SAMPLED, rows.stop))
 
@@ -389,46 +474,59 @@ def after_scores(derivation: Derivation) -> set[str]:
 
 def follow(derivation: Derivation, names: Collection[str]) -> set[str]:
     """Some steps and all that is computed from them."""
-    found = {step.name for step in derivation if step.name in names}
+    followed = {step.name for step in derivation if step.name in names}
     for step in derivation:
-        if not found.isdisjoint(step.inputs):
-            found.add(step.name)
-    return found
+        if not followed.isdisjoint(step.inputs):
+            followed.add(step.name)
+    return followed
 
 
 def stretch(derivation: Derivation, record: Record, name: str) -> list[Step]:
-    wanted, found = [name], set()
-    while wanted:
-        step = derivation[wanted.pop()]
-        if not isinstance(step.op, (Given, Unstated)) and step.name not in found:
-            found.add(step.name)
-            wanted += [input_ for input_ in step.inputs if input_ not in record and input_ in derivation]
-    return [step for step in derivation if step.name in found]
+    """The steps that lead to this one from what is recorded, itself among them, in order."""
+    reached: set[str] = set()
+    to_visit = [name]
+    while to_visit:
+        step = derivation[to_visit.pop()]
+        if isinstance(step.op, (Given, Unstated)) or step.name in reached:
+            continue
+        reached.add(step.name)
+        to_visit += [read for read in step.inputs if read not in record and read in derivation]
+    return [step for step in derivation if step.name in reached]
 
 
 def largest_step(record: Record, derivation: Derivation, name: str) -> int:
     """The most numbers that a step has which is computed, or read, on the way to this one."""
-    steps, here = stretch(derivation, record, name), record
-    names = {name, *(input_ for step in steps for input_ in (step.name, *step.inputs))}
+    plan = record.plan
     if name in record:  # of which there may be some rows
         rows = record.trace[name].shape[-2] if record.trace[name].ndim > 1 else 1
-        here = replace(record, plan=replace(record.plan, sizes={**record.plan.sizes, "query": rows}))
-    return max(
-        record.trace[name].size if name in record else here.numbers(derivation[name].axes)
-        for name in names
-        if name in record or name in derivation
-    )
+        plan = replace(plan, sizes={**plan.sizes, "query": rows})
+    of_rows = replace(record, plan=plan)
+
+    names = {name}
+    for step in stretch(derivation, record, name):
+        names |= {step.name, *step.inputs}
+
+    computed = [other for other in names if other not in record and other in derivation]
+    sizes = [record.trace[other].size for other in names if other in record]
+    sizes += [of_rows.numbers(derivation[other].axes) for other in computed]
+    return max(sizes)
 
 
 def axes_of(record: Record, name: str) -> tuple[str, ...]:
-    return tuple((record.intended if name in record.intended else record.trace.steps)[name].axes)
+    steps = record.intended if name in record.intended else record.trace.steps
+    return tuple(steps[name].axes)
 
 
 def cut(array: Array, axes: Sequence[str], cuts: Mapping[str, slice]) -> Array:
     """The part of an array along some axes; all of it along those where it is broadcast."""
-    own = axes[len(axes) - array.ndim :] if len(axes) >= array.ndim else ("",) * array.ndim
-    at = zip(own, array.shape, strict=True)
-    return array[tuple(cuts.get(axis, slice(None)) if size > 1 else slice(None) for axis, size in at)]
+    if len(axes) < array.ndim:
+        return array
+    own_axes = axes[len(axes) - array.ndim :]
+    index = [
+        cuts.get(axis, slice(None)) if size > 1 else slice(None)
+        for axis, size in zip(own_axes, array.shape, strict=True)
+    ]
+    return array[tuple(index)]
 
 
 def with_arrays(record: Record, arrays: Mapping[str, Array], intended: Derivation) -> Record:
@@ -443,12 +541,18 @@ def is_by_row(op: Op) -> bool:
 
 
 def within(op: Any) -> dict[str, Op]:
-    found = {field.name: getattr(op, field.name) for field in fields(op)}
-    return {name: array for name, array in found.items() if isinstance(array, Op)}
+    """The ops that an op is made of, by its fields."""
+    values = {field.name: getattr(op, field.name) for field in fields(op)}
+    return {name: value for name, value in values.items() if isinstance(value, Op)}
 
 
 def change_ops(op: Any, change: Callable[[Op], Op]) -> Any:
-    changed = {name: new for name, old in within(op).items() if (new := change_ops(old, change)) is not old}
+    """The op with a change made in it, and in those that it is made of; itself where none is."""
+    changed = {}
+    for name, inner in within(op).items():
+        other = change_ops(inner, change)
+        if other is not inner:
+            changed[name] = other
     return change(replace(op, **changed) if changed else op)
 
 
@@ -457,9 +561,9 @@ def begin_at(query: int) -> Callable[[Op], Op]:
 
     def move(op: Any) -> Op:
         if isinstance(op, Placed) and query:
-            offset = op.offset
-            moved = offset + query if isinstance(offset, int) else tuple(at + query for at in offset)
-            return replace(op, offset=moved)
+            if isinstance(op.offset, int):
+                return replace(op, offset=op.offset + query)
+            return replace(op, offset=tuple(before + query for before in op.offset))
         return op.from_query(query) if hasattr(op, "from_query") else op
 
     return move

@@ -55,60 +55,104 @@ class Judged:
     """How many times their scatter all numbers are off, as a root mean square."""
 
     def summarize(self, blank: Array | None = None) -> Gap:
-        gap, wrong = self.gap, self.wrong
+        """The largest difference, of wrong numbers where there are any; none of a blank cell."""
+        gap = self.gap
+        wrong = self.wrong
+        filled = gap.size
         if blank is not None:
-            wrong, gap = wrong & ~blank, np.where(blank, 0.0, gap)
+            wrong = wrong & ~blank
+            gap = np.where(blank, 0.0, gap)
+            filled = int((~blank).sum())
+
         count = int(wrong.sum())
         among = np.where(wrong, gap, -1.0) if count else gap
-        nan = np.isnan(among)
-        ranked = np.where(nan, -0.5 if count else -1.0, among)  # a NaN is shown where there is nothing else
-        at = tuple(int(i) for i in np.unravel_index(int(ranked.argmax()), ranked.shape))
-        largest = float(gap[at]) if count or not nan[at] else 0.0
-        there = float(self.allowed[at]), at, float(self.found[at]), float(self.expected[at])
-        filled = gap.size if blank is None else int((~blank).sum())
-        return Gap(largest, *there, count, int((wrong & nan).sum()), gap.size, filled)
+        is_nan = np.isnan(among)
+        # A NaN is shown where there is nothing else: above what is right (−1), below any difference.
+        ranked = np.where(is_nan, -0.5 if count else -1.0, among)
+        cell = tuple(int(place) for place in np.unravel_index(int(ranked.argmax()), ranked.shape))
+
+        return Gap(
+            largest=float(gap[cell]) if count or not is_nan[cell] else 0.0,
+            allowed=float(self.allowed[cell]),
+            at=cell,
+            found=float(self.found[cell]),
+            expected=float(self.expected[cell]),
+            differing=count,
+            nan=int((wrong & is_nan).sum()),
+            of=gap.size,
+            filled=filled,
+        )
 
 
 def judge_step(record: Record, name: str, expected: Known, rows: int | None = None) -> Judged:
     """A recorded step beside what it should be, number by number; `rows` of the whole where it is part."""
     rows = rows or expected.value[..., 0].size
     most = typical(rows)
-    told = judged_by(record, name, expected, expected.scatter, most)
-    if told.beyond > most and (apart := different(record.value(name), record.precision(name))) < rows:
-        most = typical(int(apart))
-        told = judged_by(record, name, expected, expected.scatter, most)
+    judged = judged_by(record, name, expected, expected.scatter, most)
+
+    if judged.beyond > most:
+        # Equal numbers are off alike: what counts as apart is how many different ones there are.
+        apart = different(record.value(name), record.precision(name))
+        if apart < rows:
+            most = typical(int(apart))
+            judged = judged_by(record, name, expected, expected.scatter, most)
+
     # A few stand out where all together are right. What is that far off needs no more runs to tell.
-    if told.beyond <= most and (told.gap <= BEYOND_DOUBT * told.allowed)[told.wrong].any():
+    is_in_doubt = (judged.gap <= BEYOND_DOUBT * judged.allowed)[judged.wrong].any()
+    if judged.beyond <= most and is_in_doubt:
         return judged_by(record, name, expected, expected.own_scatter, most)
-    return told
+    return judged
 
 
 def judged_by(record: Record, name: str, expected: Known, scatter: Array, most: float) -> Judged:
     """Judge a step of which right programs scatter so, and all together by at most so many times that."""
-    found, value = record.value(name), expected.value
-    precision, asked = record.precision(name), record.strictness
+    found = record.value(name)
+    value = expected.value
+    precision = record.precision(name)
+    strictness = record.strictness
+
     size = np.where(np.isfinite(value), np.abs(value), 0.0)
-    error, slack = expected.error_by(scatter), precision.smallest + asked.last_place
-    if asked.by_hand:
-        value = by_hand(found, expected, asked.decimals or 0)
-        error, slack = np.where(boundless(error), np.inf, 0.0), slack * (1 + NOTHING)
-    allowed = asked.allowed(value, error + precision.unit * size + slack)
+    error = expected.error_by(scatter)
+    slack = precision.smallest + strictness.last_place
+    if strictness.by_hand:
+        value = by_hand(found, expected, strictness.decimals or 0)
+        # What a person may write is a range already, and its last place is all that is left.
+        error = np.where(boundless(error), np.inf, 0.0)
+        slack = slack * (1 + NOTHING)
+
+    allowed = strictness.allowed(value, error + precision.unit * size + slack)
     gap = np.abs(found - value)
-    told = np.isfinite(gap) & np.isfinite(scatter) & (scatter > 0)
-    beyond = times_scatter(gap[told], scatter[told], slack)
-    if not asked.told and root_mean_square(beyond[beyond <= FACTOR]) > most:  # one wrong number is but one
-        allowed = np.where(told, np.minimum(allowed, most * scatter + slack), allowed)
-    same = (found == value) | (np.isnan(value) & np.isnan(found))
-    fine = (gap <= allowed) | same | boundless(error)
-    grown = np.abs(value) + allowed > precision.largest  # too large for its type: infinite, as it should be
-    fine |= np.isinf(found) & grown & (np.sign(found) == np.sign(value))
-    if np.isneginf(value).any():
-        fine |= np.isneginf(value) & vanishes(found, np.isneginf(value), precision.vanishing)
-    gap = np.where(fine & (~np.isfinite(gap) | boundless(error)), 0.0, gap)
-    blurred = blur_of(asked, value[told], scatter[told], value[..., 0].size)
-    if value.size and (boundless(error) & ~same).all():  # a yes to numbers that nothing was compared with
+    is_told = np.isfinite(gap) & np.isfinite(scatter) & (scatter > 0)
+    beyond = times_scatter(gap[is_told], scatter[is_told], slack)
+    # One number that is far off is but one wrong number, and speaks against no other.
+    if not strictness.told and root_mean_square(beyond[beyond <= FACTOR]) > most:
+        allowed = np.where(is_told, np.minimum(allowed, most * scatter + slack), allowed)
+
+    is_same = (found == value) | (np.isnan(value) & np.isnan(found))
+    is_fine = (gap <= allowed) | is_same | boundless(error)
+    # Too large for its type: infinite, as it should be.
+    overflows = np.abs(value) + allowed > precision.largest
+    is_fine |= np.isinf(found) & overflows & (np.sign(found) == np.sign(value))
+    is_hidden = np.isneginf(value)
+    if is_hidden.any():
+        is_fine |= is_hidden & vanishes(found, is_hidden, precision.vanishing)
+
+    # A gap that means nothing is not shown.
+    gap = np.where(is_fine & (~np.isfinite(gap) | boundless(error)), 0.0, gap)
+    blurred = blur_of(strictness, value[is_told], scatter[is_told], value[..., 0].size)
+    if (
+        value.size and (boundless(error) & ~is_same).all()
+    ):  # a yes to numbers that nothing was compared with
         blurred = np.inf
-    return Judged(found, expected.value, gap, allowed, ~fine, blurred, root_mean_square(beyond))
+    return Judged(
+        found,
+        expected.value,
+        gap,
+        allowed=allowed,
+        wrong=~is_fine,
+        blurred=blurred,
+        beyond=root_mean_square(beyond),
+    )
 
 
 def by_hand(found: Array, expected: Known, decimals: int) -> Array:
@@ -117,15 +161,16 @@ def by_hand(found: Array, expected: Known, decimals: int) -> Array:
     That is the one worked out without rounding and then rounded, or any between those that other ways
     give, whose last place the person may have rounded or cut.
     """
-    right = np.round(expected.run(0), decimals)
+    rounded = np.round(expected.run(0), decimals)
     between = np.clip(found, *expected.reach)
-    return np.where(np.abs(found - between) < np.abs(found - right), between, right)
+    is_nearer = np.abs(found - between) < np.abs(found - rounded)
+    return np.where(is_nearer, between, rounded)
 
 
-def blur_of(asked: Strictness, numbers: Array, scatter: Array, rows: int) -> float:
+def blur_of(strictness: Strictness, numbers: Array, scatter: Array, rows: int) -> float:
     """The error allowed to the numbers of so many rows, as a part of their spread."""
-    blur = typical(rows) * root_mean_square(scatter) + asked.last_place
-    return 0.0 if asked.told else blur / spread(numbers)
+    blur = typical(rows) * root_mean_square(scatter) + strictness.last_place
+    return 0.0 if strictness.told else blur / spread(numbers)
 
 
 def wrong_numbers(record: Record, name: str, expected: Known) -> Array:
@@ -135,7 +180,8 @@ def wrong_numbers(record: Record, name: str, expected: Known) -> Array:
 
 def vanishes(found: Array, hidden: Array, limit: float) -> Array:
     """True where a finite number stands for −∞ and softmax makes 0 of it all the same."""
-    return found - np.where(hidden, -np.inf, found).max(axis=-1, keepdims=True) < limit
+    largest_seen = np.where(hidden, -np.inf, found).max(axis=-1, keepdims=True)
+    return found - largest_seen < limit
 
 
 # --- rows, held to what is true of them whatever their numbers were rounded to ---
@@ -177,16 +223,20 @@ class Broken:
 
     def __str__(self) -> str:
         """Completes "Its ": "512 rows sum to between 0.97 and 0.99 (0.98 on average) instead of 1, …"."""
-        found = self.invariant.found[np.isfinite(self.invariant.found)]
-        meant = float(np.nanmedian(np.broadcast_to(self.invariant.right, self.invariant.found.shape)))
-        statistics = [float(summary(found)) for summary in (np.min, np.max, np.mean)]
-        digits = max(
-            4, 2 - floor(log10(max(*(abs(statistic - meant) for statistic in statistics), LEAST_SHOWN)))
-        )
-        shown = [f"{statistic:.{digits}g}" for statistic in statistics]
-        least, most, mean = shown
-        span = least if len({*shown}) == 1 else f"between {least} and {most} ({mean} on average)"
-        rows = f"{found.size:,} rows {self.invariant.words} {span} instead of {meant:g}"
+        every = self.invariant.found
+        found = every[np.isfinite(every)]
+        right = float(np.nanmedian(np.broadcast_to(self.invariant.right, every.shape)))
+        statistics = [float(found.min()), float(found.max()), float(np.mean(found))]
+
+        # Two digits of the farthest from what is right, and no fewer than four in all.
+        farthest = max(abs(statistic - right) for statistic in statistics)
+        digits = max(4, 2 - floor(log10(max(farthest, LEAST_SHOWN))))
+        least, most, mean = (f"{statistic:.{digits}g}" for statistic in statistics)
+        span = f"between {least} and {most} ({mean} on average)"
+        if least == most == mean:
+            span = least
+
+        rows = f"{found.size:,} rows {self.invariant.words} {span} instead of {right:g}"
         return f"{rows}, more than rounding to {self.precision.name} explains"
 
 
@@ -206,42 +256,54 @@ def invariants_of(op: Op, result: Array) -> Invariants:
     if result.ndim < 2:
         yield from op.invariants(to_float64(result))
         return
-    rows = max(1, AT_ONCE * result.shape[-2] // result.size)
-    blocks = (to_float64(result[..., at : at + rows, :]) for at in range(0, result.shape[-2], rows))
-    for parts in zip(*(list(op.invariants(block)) for block in blocks), strict=True):
-        arrays = ((part.found, np.broadcast_to(part.right, part.found.shape), part.size) for part in parts)
-        joined = (np.concatenate(several, axis=-1) for several in zip(*arrays, strict=True))
-        yield Invariant(parts[0].words, *joined)
+
+    all_rows = result.shape[-2]
+    rows = max(1, AT_ONCE * all_rows // result.size)
+    of_blocks = []
+    for first in range(0, all_rows, rows):
+        block = to_float64(result[..., first : first + rows, :])
+        of_blocks.append(list(op.invariants(block)))
+
+    for parts in zip(*of_blocks, strict=True):
+        yield Invariant(
+            parts[0].words,
+            np.concatenate([part.found for part in parts], axis=-1),
+            np.concatenate([np.broadcast_to(part.right, part.found.shape) for part in parts], axis=-1),
+            np.concatenate([part.size for part in parts], axis=-1),
+        )
 
 
 def like(op: Op, found: Array, value: Array, precision: Precision) -> bool:
     """True where rounding explains how far the rows of a result are from those of another program."""
-    for own, other in zip(op.invariants(found), op.invariants(value), strict=True):
-        as_exact = other.found == other.right
-        size = np.where(as_exact, own.size, np.maximum(own.size, 1))  # other programs round what is 1
-        if breaks(own._replace(right=other.found, size=size), found, precision):
+    for ours, theirs in zip(op.invariants(found), op.invariants(value), strict=True):
+        is_exact = theirs.found == theirs.right
+        size = np.where(is_exact, ours.size, np.maximum(ours.size, 1))  # other programs round what is 1
+        if breaks(ours._replace(right=theirs.found, size=size), found, precision):
             return False
     return True
 
 
 def breaks(invariant: Invariant, result: Array, precision: Precision) -> bool:
+    """True where rows are off by more than rounding explains: one by one, together, or in one direction."""
     off = invariant.found - invariant.right
-    told = np.isfinite(off)
-    scatter = UNIFORM * precision.unit * np.broadcast_to(invariant.size, off.shape)[told]
-    slack = max(LOGARITHM, CUT * result.shape[-1]) * min(precision.unit, FLOAT32.unit)
-    slack = slack + lost_below(result, precision)[told]
-    off = off[told]
+    is_told = np.isfinite(off)
+    scatter = UNIFORM * precision.unit * np.broadcast_to(invariant.size, off.shape)[is_told]
+    units_lost = max(LOGARITHM, CUT * result.shape[-1])
+    slack = units_lost * min(precision.unit, FLOAT32.unit) + lost_below(result, precision)[is_told]
+    place = np.broadcast_to(np.linspace(-1.0, 1.0, is_told.shape[-1]), is_told.shape)[is_told]
+
+    off = off[is_told]
     beyond = times_scatter(np.abs(off), scatter, slack)
     apart = int(min(MOST_APART, off.size, different(result, precision)))
     if (beyond > FACTOR).any() or root_mean_square(beyond) > typical(apart):
         return True
-    place = np.broadcast_to(np.linspace(-1.0, 1.0, told.shape[-1]), told.shape)[told]
     return any(drifts(off, scatter, slack, along, apart) for along in (np.ones(off.shape), place))
 
 
 def drifts(off: Array, scatter: Array, slack: Array, along: Array, apart: int) -> bool:
     """True where rows are off together in one direction, by more than chance and what sums may lose."""
-    total, size = (along * off / scatter).sum(), float(np.square(along).sum())
+    total = (along * off / scatter).sum()
+    size = float(np.square(along).sum())
     lost = (np.abs(along) * slack / scatter).sum()
     return bool(size and (abs(total) - lost) / size > FACTOR / sqrt(apart))
 
@@ -250,5 +312,7 @@ def lost_below(result: Array, precision: Precision) -> Array:
     """What each row may have lost in numbers too small for their type: half a last digit each, or all."""
     zeros = result.shape[-1] - np.count_nonzero(result, axis=-1)
     least = float(np.min(result, where=result > 0, initial=np.inf))
-    flushed = precision.smallest <= least < NEAR_LEAST * precision.smallest
-    return np.asarray(zeros * precision.smallest * (1.0 if flushed else precision.unit))
+    # Where no number is between 0 and the smallest normal one, those were made 0.
+    is_flushed = precision.smallest <= least < NEAR_LEAST * precision.smallest
+    part_lost = 1.0 if is_flushed else precision.unit
+    return np.asarray(zeros * precision.smallest * part_lost)

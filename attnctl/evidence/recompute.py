@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 from functools import partial
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -54,7 +55,8 @@ KERNELS = tuple(product((0.0, 0.25, 0.5), (False, True)))
 """The power of d_k by which Q and K (Q alone, where it is a half) are divided before they are rounded; and
 whether weights are rounded as parts of the largest of their row, as block by block in softmax."""
 
-LARGE, MOST_SHARED = 2**15, 8
+LARGE = 2**15
+MOST_SHARED = 8
 """The numbers of a value from which on it is shared between programs, and how many are."""
 
 BIASED = 1 / 8
@@ -77,6 +79,7 @@ class Probe:
         step = self.derivation[name]
         if isinstance(step.op, (Given, Unstated)):
             return None
+        # All are asked for, even behind one that is not told: what is computed is kept for others.
         inputs = [self.input(input_) for input_ in step.inputs]
         told = [input_ for input_ in inputs if input_ is not None]
         if len(told) < len(inputs):
@@ -89,7 +92,8 @@ class Probe:
         """The op of a step on its inputs; large results of recorded ones are kept for the next programs."""
         if not all(map(self.before.record.tells, step.inputs)):
             return step.op.apply(*inputs)
-        shared, key = self.before.shared, (id(step.op), step.inputs)
+        shared = self.before.shared
+        key = (id(step.op), step.inputs)
         if key in shared:
             return shared[key][1]
 
@@ -104,26 +108,38 @@ class Probe:
         if self.before.record.tells(name):
             return self.before.record.value(name)
         if name not in self.values:
-            old = None if self.is_changed(name) else self.earlier(name)
-            known = self.before.values[old.name] if old else None
-            self.values[name] = known.value if known else None if old else self.compute(name)
+            self.values[name] = self.input_computed(name)
         return self.values[name]
+
+    def input_computed(self, name: str) -> Array | None:
+        """A step that is not recorded: as it was before, where nothing of it changed."""
+        old = None if self.is_changed(name) else self.earlier(name)
+        if old is None:
+            return self.compute(name)
+        known = self.before.values[old.name]
+        return known.value if known else None
 
     def is_changed(self, name: str) -> bool:
         """True for a step that is another one than before, or is computed from such as is not recorded."""
         if name not in self.changed:
-            computed = (x for x in self.derivation[name].inputs if not self.before.record.tells(x))
+            inputs = self.derivation[name].inputs
+            computed = [input_ for input_ in inputs if not self.before.record.tells(input_)]
             self.changed[name] = self.earlier(name) is None or any(map(self.is_changed, computed))
         return self.changed[name]
 
     def earlier(self, name: str) -> Step | None:
         """The same step as it was before, which may have another name there."""
-        step, walk = self.derivation[name], self.before
+        step = self.derivation[name]
+        walk = self.before
         if name in walk.derivation:
             old = walk.derivation[name]
             return old if old is step else None
-        same = (x for x in walk.derivation if x.op is step.op and x.inputs == step.inputs)
-        return next((x for x in same if x.name in walk.values and x.name not in walk.record), None)
+
+        for old in walk.derivation:
+            is_same = old.op is step.op and old.inputs == step.inputs
+            if is_same and old.name in walk.values and old.name not in walk.record:
+                return old
+        return None
 
 
 def recompute(
@@ -144,18 +160,23 @@ def recompute(
     for step in steps:
         if any(name not in values and not record.tells(name) for name in step.inputs):
             return None
-        rounds = [before(step, at) for at in range(len(step.inputs))]
+
+        round_inputs = [before(step, number) for number in range(len(step.inputs))]
         round_result = after(step)
-        untouched = all(rounding is keep_digits for rounding in (*rounds, round_result))
-        if not untouched or not changed.isdisjoint(step.inputs):
+        is_untouched = all(rounding is keep_digits for rounding in (*round_inputs, round_result))
+        if not is_untouched or not changed.isdisjoint(step.inputs):
             changed.add(step.name)
         if step.name in kept and step.name not in changed:
-            values[step.name] = result = kept[step.name]
+            result = kept[step.name]
+            values[step.name] = result
             continue
 
-        inputs = [values[name] if name in values else record.value(name) for name in step.inputs]
-        rounded = [x if x.dtype == bool else rounds[at](x) for at, x in enumerate(inputs)]
-        values[step.name] = result = round_result(step.op.apply(*rounded))
+        rounded = []
+        for name, round_input in zip(step.inputs, round_inputs, strict=True):
+            array = values[name] if name in values else record.value(name)
+            rounded.append(array if array.dtype == bool else round_input(array))
+        result = round_result(step.op.apply(*rounded))
+        values[step.name] = result
         if step.name not in changed:
             kept[step.name] = result
     return result
@@ -164,11 +185,13 @@ def recompute(
 def same_errors(found: Array, right: Array, simulated: Array, least: float) -> bool:
     """True if most found numbers are off just as a simulation is; right ones below `least` tell nothing."""
     found, right, simulated = where_finite(found, right, simulated)
-    by_rounding, left = np.abs(simulated - right), np.abs(found - simulated)
-    rounds = (by_rounding > 0) & (np.abs(right) >= least)
-    if rounds.sum() < FEWEST:
+    by_rounding = np.abs(simulated - right)
+    left = np.abs(found - simulated)
+    tells = (by_rounding > 0) & (np.abs(right) >= least)
+    if tells.sum() < FEWEST:
         return False
-    return bool((left[rounds] <= LEFT * by_rounding[rounds]).mean() >= MOST)
+    is_explained = left[tells] <= LEFT * by_rounding[tells]
+    return bool(is_explained.mean() >= MOST)
 
 
 def on_its_grid(found: Array, right: Array, simulated: Array, precision: Precision) -> bool:
@@ -176,11 +199,14 @@ def on_its_grid(found: Array, right: Array, simulated: Array, precision: Precisi
     if not on_grid(found, precision.bits) or not evident(found, precision):
         return False
     found, right, simulated = where_finite(found, right, simulated)
-    off, by_rounding = found - right, simulated - right
+    off = found - right
+    by_rounding = simulated - right
     if off.size < FEWEST:
         return False
-    related = abs(correlation(off, right))
-    return related <= UNRELATED + 4 / np.sqrt(off.size) and bool(np.std(off) <= 4 * np.std(by_rounding))
+
+    chance = 4 / np.sqrt(off.size)
+    is_unrelated = abs(correlation(off, right)) <= UNRELATED + chance
+    return is_unrelated and bool(np.std(off) <= 4 * np.std(by_rounding))
 
 
 def related_errors(found: Array, right: Array, simulated: Array) -> bool:
@@ -193,19 +219,30 @@ def related_errors(found: Array, right: Array, simulated: Array) -> bool:
     found, right, simulated = where_finite(found, right, simulated)
     if found.size <= FEWEST:
         return False
-    off, by_rounding = (fit_together(array - right, right)[2] for array in (found, simulated))
-    same = correlation(off, by_rounding)
+    off = fit_together(found - right, right).rest
+    by_rounding = fit_together(simulated - right, right).rest
     apart = np.std(off) / max(np.std(by_rounding), np.finfo(float).tiny)
-    return same >= RELATED and bool(1 / (2 * MOST_APART) <= apart <= MOST_APART)
+    is_as_far = bool(1 / (2 * MOST_APART) <= apart <= MOST_APART)
+    return correlation(off, by_rounding) >= RELATED and is_as_far
 
 
-def fit_together(off: Array, right: Array) -> tuple[float, float, Array]:
+class CommonError(NamedTuple):
+    """What numbers are off by, taken apart."""
+
+    slope: float
+    """In proportion to the right ones."""
+    offset: float
+    """By as much."""
+    rest: Array
+
+
+def fit_together(off: Array, right: Array) -> CommonError:
     """What numbers are off by in proportion to the right ones, by as much, and else: least squares."""
     deviation = right - right.mean()
     size = float(np.square(deviation).sum())
     slope = float(deviation.ravel() @ off.ravel()) / size if size else 0.0
     offset = float(off.mean() - slope * right.mean())
-    return slope, offset, np.asarray(off - slope * right - offset)
+    return CommonError(slope, offset, rest=np.asarray(off - slope * right - offset))
 
 
 def common_bias(found: Array, right: Array, simulated: Array, slack: float) -> float:
@@ -213,27 +250,34 @@ def common_bias(found: Array, right: Array, simulated: Array, slack: float) -> f
 
     0 where that may be chance: numbers of a row are off together, so each row counts as one.
     """
-    told = np.isfinite(found) & np.isfinite(right) & np.isfinite(simulated)
-    off, right = (np.where(told, array, 0.0) for array in (found - simulated, right))
-    slope, offset, _ = fit_together(off[told], right[told])
-    left = np.where(told, off - slope * right - offset, 0.0)
-    parts = ((slope, np.where(told, right - right[told].mean(), 0.0)), (offset, told.astype(float)))
-    for part, along in parts:
+    is_told = np.isfinite(found) & np.isfinite(right) & np.isfinite(simulated)
+    off = np.where(is_told, found - simulated, 0.0)
+    right = np.where(is_told, right, 0.0)
+    slope, offset, _ = fit_together(off[is_told], right[is_told])
+    left = np.where(is_told, off - slope * right - offset, 0.0)
+
+    def chance_of(along: Array) -> float:
         size = float(np.square(along).sum())
-        chance = np.sqrt(np.square((left * along).sum(axis=-1)).sum()) / size if size else np.inf
-        scale = 1.0 if part is slope else root_mean_square(right[told])
-        if abs(part) > FACTOR * chance + slack * scale:
-            return part / scale
+        by_row = (left * along).sum(axis=-1)
+        return np.sqrt(np.square(by_row).sum()) / size if size else np.inf
+
+    deviation = np.where(is_told, right - right[is_told].mean(), 0.0)
+    if abs(slope) > FACTOR * chance_of(deviation) + slack:
+        return slope
+    size = root_mean_square(right[is_told])
+    if abs(offset) > FACTOR * chance_of(is_told.astype(float)) + slack * size:
+        return offset / size
     return 0.0
 
 
 def where_finite(*arrays: Array) -> list[Array]:
-    told = np.logical_and.reduce([np.isfinite(array) for array in arrays])
-    return [array[told] for array in arrays]
+    is_finite = np.logical_and.reduce([np.isfinite(array) for array in arrays])
+    return [array[is_finite] for array in arrays]
 
 
 def correlation(a: Array, b: Array) -> float:
-    a, b = a - a.mean(), b - b.mean()
+    a = a - a.mean()
+    b = b - b.mean()
     size = float(np.sqrt((a @ a) * (b @ b)))
     return float(a @ b) / size if size > 0 else 0.0
 
@@ -245,20 +289,38 @@ def factors_shown(walk: Walk, name: str, *, plain: bool) -> dict[str, Factors]:
     simulation has to be off alike, all numbers together no multiple of it, and no product of the same
     kernel `plain`: right as it is.
     """
-    record, steps = walk.record, stretch(walk.derivation, walk.record, name)
-    names = [step.name for step in steps if isinstance(step.op, PRODUCTS)]
-    ways = roundings(record, name) if names and walk.expect(name) else []
-    direct = all(step.name in names or getattr(step.op, "exact", False) for step in steps)
-    for factors in ways if direct else ():
-        shown = {names[-1]: replace(factors, unit=0.0)}
-        if name not in Walk.over(replace(record, factors=shown), walk.derivation, walk, name, {name}).wrong:
-            return shown
-    kernel = any(is_of_kernel(walk, walk.derivation[name]) for name in names)
-    way, bias = nearest_way(walk, name, product(ways, KERNELS if kernel else KERNELS[:1]))
-    if way is None or bias or (kernel and plain):
+    steps = stretch(walk.derivation, walk.record, name)
+    products = [step.name for step in steps if isinstance(step.op, PRODUCTS)]
+    if not products or not walk.expect(name):
         return {}
-    weighted = "key" in axes_of_first_factor(walk, walk.derivation[names[-1]])[-1:]
-    return dict.fromkeys(names, way) if weighted or not direct else {}
+
+    ways = roundings(walk.record, name)
+    is_direct = all(step.name in products or getattr(step.op, "exact", False) for step in steps)
+    if is_direct:
+        reproduced = factors_reproduced(walk, name, products[-1], ways)
+        if reproduced:
+            return reproduced
+
+    in_kernel = any(is_of_kernel(walk, walk.derivation[product]) for product in products)
+    kernels = KERNELS if in_kernel else KERNELS[:1]
+    way, bias = nearest_way(walk, name, product(ways, kernels))
+    if way is None or bias or (in_kernel and plain):
+        return {}
+    of_weights = "key" in axes_of_first_factor(walk, walk.derivation[products[-1]])[-1:]
+    return dict.fromkeys(products, way) if of_weights or not is_direct else {}
+
+
+def factors_reproduced(
+    walk: Walk, name: str, product_name: str, ways: Iterable[Factors]
+) -> dict[str, Factors]:
+    """The factors with which the product is right number by number; none where no way gives that."""
+    for factors in ways:
+        shown = {product_name: replace(factors, unit=0.0)}
+        record = replace(walk.record, factors=shown)
+        again = Walk.over(record, walk.derivation, before=walk, until=name, anew={name})
+        if name not in again.wrong:
+            return shown
+    return {}
 
 
 def follows_from_product(walk: Walk, name: str) -> bool:
@@ -269,41 +331,62 @@ def follows_from_product(walk: Walk, name: str) -> bool:
 
 def is_far_off(found: Array, right: Array) -> bool:
     """True where a step is off by more than fewer digits of factors can explain."""
-    told = np.isfinite(found) & np.isfinite(right)
-    return bool(root_mean_square((found - right)[told]) > FAR_OFF * spread(right[told]))
+    is_told = np.isfinite(found) & np.isfinite(right)
+    off = root_mean_square((found - right)[is_told])
+    return bool(off > FAR_OFF * spread(right[is_told]))
 
 
 def nearest_way(
     walk: Walk, name: str, ways: Iterable[tuple[Factors, tuple[float, bool]]]
 ) -> tuple[Factors | None, float]:
     """The way of rounding that leaves least of what a step is off by; and what all of it is off besides."""
-    expected, record = walk.expect(name), walk.record
+    expected = walk.expect(name)
     assert expected is not None  # it is wrong
-    found, right, steps = record.value(name), expected.value, stretch(walk.derivation, record, name)
+    record = walk.record
+    found = record.value(name)
+    right = expected.value
     if is_far_off(found, right):
         return None, 0.0
-    tried: list[tuple[float, Factors, Array]] = []
+
+    def rest_of(off: Array) -> float:
+        return float(np.std(fit_together(*where_finite(off, right)).rest))
+
+    steps = stretch(walk.derivation, record, name)
     plain: dict[str, Array] = {}
+    tried: list[SimulatedWay] = []
     for factors, (power, by_row) in ways:
         rounds = in_products(factors.short or keep_digits, power, by_row)
         simulated = recompute(record, steps, rounds, lambda _: keep_digits, plain)
         if simulated is not None and related_errors(found, right, simulated):
-            left = float(np.std(fit_together(*where_finite(found - simulated, right))[2]))
-            tried.append((left, factors, simulated))
+            tried.append(SimulatedWay(rest_of(found - simulated), factors, simulated))
     if not tried:
         return None, 0.0
-    left, best, simulated = min(tried, key=lambda way: way[0])
-    all_ = float(np.std(fit_together(*where_finite(found - right, right))[2]))
-    return best, common_bias(found, right, simulated, BIASED * left / all_ * best.unit)
+
+    best = min(tried, key=lambda way: way.left)
+    # What a simulation leaves may be common to all numbers as the rest is.
+    slack = BIASED * best.left / rest_of(found - right) * best.factors.unit
+    return best.factors, common_bias(found, right, best.simulated, slack)
+
+
+class SimulatedWay(NamedTuple):
+    """A way of rounding that was carried out."""
+
+    left: float
+    """The part of what the step is off by that it does not explain."""
+    factors: Factors
+    simulated: Array
 
 
 def roundings(record: Record, name: str) -> list[Factors]:
     """The ways in which a program may have rounded the factors of a step: TF32, or what the run is in."""
-    own, run = record.precision(name), record.unrecorded
-    shorter = [Factors(run.unit, partial(nearest, precision=run), run.name)] if run.bits < own.bits else []
-    if own is not FLOAT32 or on_grid(record.value(name), TF32_BITS):
-        return shorter
-    return [*shorter, *TF32]  # sums of TF32 have the digits of float32
+    own = record.precision(name)
+    run = record.unrecorded
+    ways = []
+    if run.bits < own.bits:
+        ways.append(Factors(run.unit, partial(nearest, precision=run), run.name))
+    if own is FLOAT32 and not on_grid(record.value(name), TF32_BITS):
+        ways += TF32  # sums of TF32 have the digits of float32
+    return ways
 
 
 def is_of_kernel(walk: Walk, step: Step) -> bool:
@@ -312,18 +395,21 @@ def is_of_kernel(walk: Walk, step: Step) -> bool:
 
 
 def axes_of_first_factor(walk: Walk, step: Step) -> tuple[str, ...]:
-    first, record = step.inputs[0], walk.record
-    return axes_of(record, first) if first in record else walk.derivation[first].axes
+    first = step.inputs[0]
+    return axes_of(walk.record, first) if first in walk.record else walk.derivation[first].axes
 
 
 def has_plain_product(walk: Walk) -> bool:
     """True if a recorded product of attention agrees as it is, of factors with more digits than TF32."""
+    record = walk.record
     for name, checked in walk.steps.items():
-        step, record = walk.derivation[name], walk.record
-        if checked.verdict is Verdict.AGREES and isinstance(step.op, PRODUCTS) and is_of_kernel(walk, step):
-            told = all(map(record.tells, step.inputs))
-            if told and not all(on_grid(record.trace[input_], TF32_BITS) for input_ in step.inputs):
-                return True
+        step = walk.derivation[name]
+        if checked.verdict is not Verdict.AGREES or not isinstance(step.op, PRODUCTS):
+            continue
+        if not is_of_kernel(walk, step) or not all(map(record.tells, step.inputs)):
+            continue
+        if not all(on_grid(record.trace[input_], TF32_BITS) for input_ in step.inputs):
+            return True
     return False
 
 
@@ -334,13 +420,23 @@ def in_products(short: Rounding, power: float, by_row: bool) -> Callable[[Step, 
     largest of their row.
     """
 
-    def rounding(step: Step, at: int) -> Rounding:
-        if not isinstance(step.op, PRODUCTS) or at >= MULTIPLIED:
+    def round_scaled(x: Array) -> Array:
+        d_k = x.shape[-1]
+        return short(x * d_k**-power) * d_k**power
+
+    def round_by_row(x: Array) -> Array:
+        largest = np.abs(x).max(axis=-1, keepdims=True, initial=1e-300)  # of a row of zeros, too
+        return short(x / largest) * largest
+
+    def rounding(step: Step, number: int) -> Rounding:
+        is_first = number == 0
+        if not isinstance(step.op, PRODUCTS) or number >= MULTIPLIED:
             return keep_digits
-        if power and isinstance(step.op, MatMulT) and (power < 1 / 2 or at == 0):
-            return lambda x: short(x * x.shape[-1] ** -power) * x.shape[-1] ** power
-        if by_row and isinstance(step.op, MatMul) and at == 0:
-            return lambda x: short(x / (top := np.abs(x).max(axis=-1, keepdims=True, initial=1e-300))) * top
+        # A half is divided from Q alone, less from both.
+        if power and isinstance(step.op, MatMulT) and (power < 1 / 2 or is_first):
+            return round_scaled
+        if by_row and isinstance(step.op, MatMul) and is_first:
+            return round_by_row
         return short
 
     return rounding

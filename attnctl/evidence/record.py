@@ -106,24 +106,31 @@ class Record:
         value = self.value(name)
         if value.dtype == bool:
             return exactly(value)
+
         unit = self.precision(name).unit
-        printed = not isinstance(self.intended[name].op, Given) or self.strictness.rounded(value)
-        last = self.strictness.last_place / 2 if printed else 0.0
+        is_given = isinstance(self.intended[name].op, Given)
+        half_place = 0.0
+        if not is_given or self.strictness.rounded(value):  # what is given may be exact
+            half_place = self.strictness.last_place / 2
 
         def run(number: int) -> Array:
             moved = round_at_random(value, unit, name, number)
-            return moved + last * noise(f"{name} printed", number, value.shape) if last else moved
+            if half_place:
+                moved = moved + half_place * noise(f"{name} printed", number, value.shape)
+            return moved
 
         return Known(value, run)
 
     def unseen(self, shape: Shape) -> Array:
         """The rows of scores of this shape that are meant to see nothing, (..., query, 1)."""
+        shape_of_rows = (*shape[:-1], 1)
         for step in self.intended:
             if isinstance(step.op, Hide) and all(name in self for name in step.inputs[1:]):
-                allowed = step.op.allowed(shape, *(self.value(name) for name in step.inputs[1:]))
+                masks = [self.value(name) for name in step.inputs[1:]]
+                allowed = step.op.allowed(shape, *masks)
                 seen = allowed.any(axis=-1, keepdims=True)
-                return np.logical_not(np.broadcast_to(seen, (*shape[:-1], 1)))
-        return np.zeros((*shape[:-1], 1), dtype=bool)
+                return np.logical_not(np.broadcast_to(seen, shape_of_rows))
+        return np.zeros(shape_of_rows, dtype=bool)
 
 
 def may_have_unseen(record: Record) -> bool:
@@ -145,16 +152,18 @@ def with_precisions(record: Record, at_least: Precision) -> Record:
     A recorded step is in it where its own numbers are.
     """
     arrays = {name: record.trace[name] for name in record.trace if name in record.intended}
-    leaves = {name: array for name, array in arrays.items() if isinstance(record.intended[name].op, Given)}
-    computed = {name: array for name, array in arrays.items() if name not in leaves}
-    run = of_run(leaves.values(), computed.values())
-    found, unrecorded = {name: own(array) for name, array in arrays.items()}, coarser(run, at_least)
+    given = [name for name in arrays if isinstance(record.intended[name].op, Given)]
+    computed = {name: array for name, array in arrays.items() if name not in given}
+
+    run = of_run([arrays[name] for name in given], computed.values())
+    unrecorded = coarser(run, at_least)
+    precisions = {name: own(array) for name, array in arrays.items()}
     for name, array in computed.items():
-        kept = run if on_grid(array, run.bits) else FLOAT64
-        found[name] = coarser(coarser(found[name], kept), at_least)
+        of_run_or_exact = run if on_grid(array, run.bits) else FLOAT64
+        precisions[name] = coarser(coarser(precisions[name], of_run_or_exact), at_least)
         if declared_precision(array.dtype) is not FLOAT64:
-            unrecorded = coarser(unrecorded, found[name])
-    return replace(record, precisions=found, unrecorded=unrecorded)
+            unrecorded = coarser(unrecorded, precisions[name])
+    return replace(record, precisions=precisions, unrecorded=unrecorded)
 
 
 def with_shapes(name: str, found: Array, expected: Array) -> None:
@@ -182,24 +191,39 @@ def expect(record: Record, step: Step, values: Values) -> Known | None:
     """The value that follows from a step's inputs; None where they do not tell."""
     if isinstance(step.op, Unstated):
         return None
-    inputs = [input_of(record, name, values) for name in step.inputs]
-    found = [input_ for input_ in inputs if input_ is not None]
-    if len(found) < len(inputs):
-        return None
-    if isinstance(step.op, MatMul) and len(found) == 2:
-        found = [found[0], without_unseen_rows(*found)]
-    read = list(zip(step.inputs, found, strict=True))
+    inputs: list[Known] = []
+    for name in step.inputs:
+        known = input_of(record, name, values)
+        if known is None:
+            return None
+        inputs.append(known)
+
+    if isinstance(step.op, MatMul) and len(inputs) == 2:
+        weights, rows = inputs
+        inputs = [weights, without_unseen_rows(weights, rows)]
+
+    unit = record.precision(step.name).unit
+    factors = record.factors_of(step.name)
     try:
-        unit, factors = record.precision(step.name).unit, record.factors_of(step.name)
-        value = carry_rounding(step.op, found, unit, step.name, factors)
+        value = carry_rounding(step.op, inputs, unit, step.name, factors)
     except (ValueError, IndexError, TypeError, ArithmeticError):  # a step that was not written by attnctl
-        shapes = ", ".join(f"{name} {' × '.join(map(str, known.value.shape))}" for name, known in read)
-        raise AttnError(f"{step.name}: its inputs do not go together ({shapes})") from None
-    if any(np.isnan(known.value).any() for name, known in read if name in record):
-        value = anything(value, np.isnan(value.value))  # what follows from NaN, nobody can say
-    if step.name in record and (free := free_cells(record, step, value.value)) is not None:
-        value = anything(value, free)
-    return excuse_empty_rows(record, value, found[0].value) if isinstance(step.op, Softmax) else value
+        shapes = [
+            f"{name} {' × '.join(map(str, known.value.shape))}"
+            for name, known in zip(step.inputs, inputs, strict=True)
+        ]
+        raise AttnError(f"{step.name}: its inputs do not go together ({', '.join(shapes)})") from None
+
+    # What follows from a recorded NaN, nobody can say.
+    recorded = [known for name, known in zip(step.inputs, inputs, strict=True) if name in record]
+    if any(np.isnan(known.value).any() for known in recorded):
+        value = anything(value, np.isnan(value.value))
+    if step.name in record:
+        free = free_cells(record, step, value.value)
+        if free is not None:
+            value = anything(value, free)
+    if isinstance(step.op, Softmax):
+        return excuse_empty_rows(record, value, inputs[0].value)
+    return value
 
 
 def without_unseen_rows(weights: Known, values: Known) -> Known:
@@ -207,17 +231,17 @@ def without_unseen_rows(weights: Known, values: Known) -> Known:
 
     Free slots of a cache may hold anything: a program that writes 0 there, or reads no further, is right.
     """
-    wild = ~np.isfinite(values.value).all(axis=-1)
-    if not wild.any() or weights.value.shape[-1] != wild.shape[-1]:
+    is_wild = ~np.isfinite(values.value).all(axis=-1)
+    if not is_wild.any() or weights.value.shape[-1] != is_wild.shape[-1]:
         return values
-    unseen = wild & (weights.value == 0).all(axis=-2)
-    if not unseen.any():
+    is_unseen = is_wild & (weights.value == 0).all(axis=-2)
+    if not is_unseen.any():
         return values
 
     def run(number: int) -> Array:
-        return np.where(unseen[..., None], 0.0, values.run(number))
+        return np.where(is_unseen[..., None], 0.0, values.run(number))
 
-    return replace(values, value=np.where(unseen[..., None], 0.0, values.value), run=run)
+    return replace(values, value=np.where(is_unseen[..., None], 0.0, values.value), run=run)
 
 
 def free_cells(record: Record, step: Step, value: Array) -> Array | None:
@@ -229,12 +253,20 @@ def free_cells(record: Record, step: Step, value: Array) -> Array | None:
 
 
 def input_of(record: Record, name: str, values: Values) -> Known | None:
-    return values.get(name) or (record.known(name) if record.tells(name) else None)
+    """A step as those after it read it: as it should be, or else as it is recorded."""
+    known = values.get(name)
+    if known:
+        return known
+    return record.known(name) if record.tells(name) else None
 
 
 def excuse_empty_rows(record: Record, weights: Known, scores: Array) -> Known:
     """The weights, free to be anything in rows that see nothing and are not meant to."""
-    nothing = np.asarray(np.isneginf(scores).all(axis=-1, keepdims=True))
-    if nothing.any() and not record.lenient:
-        nothing = np.logical_and(nothing, ~record.unseen(scores.shape))
-    return anything(weights, nothing) if nothing.any() else weights
+    sees_nothing = np.asarray(np.isneginf(scores).all(axis=-1, keepdims=True))
+    if not sees_nothing.any():
+        return weights
+    if not record.lenient:
+        sees_nothing = np.logical_and(sees_nothing, ~record.unseen(scores.shape))
+        if not sees_nothing.any():
+            return weights
+    return anything(weights, sees_nothing)

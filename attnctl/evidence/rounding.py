@@ -192,7 +192,8 @@ def drawn(name: str, run: int) -> Array:
 
 
 def noise(name: str, run: int, shape: tuple[int, ...]) -> Array:
-    size, numbers = prod(shape), drawn(name, run)
+    size = prod(shape)
+    numbers = drawn(name, run)
     return numbers[:size].reshape(shape) if size <= NOISE.size else np.resize(numbers, shape)
 
 
@@ -285,7 +286,8 @@ def squared_distance(moved: Array, value: Array) -> Array:
     np.maximum(squared, np.finfo(float).tiny, out=squared, where=moved != value)  # or it would underflow
     strange = ~np.isfinite(squared)
     if strange.any():
-        a, b = moved[strange], value[strange]
+        a = moved[strange]
+        b = value[strange]
         squared[strange] = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.inf)
     return squared
 

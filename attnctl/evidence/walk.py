@@ -85,18 +85,25 @@ class Walk:
         they are computed from.
         """
         walk = cls(record, derivation, {}, {})
+        old_steps: dict[str, Step] = {}
+        if before is not None:
+            old_steps = {step.name: step for step in before.derivation if step.name in before.steps}
+
         changed: set[str] = set()
-        old = {step.name: step for step in before.derivation if step.name in before.steps} if before else {}
         for step in derivation:
-            same = old.get(step.name) is step and step.name not in anew
-            if before is not None and same and (step.name in settled or changed.isdisjoint(step.inputs)):
-                checked, value = before.steps[step.name], before.values[step.name]
+            name = step.name
+            is_same = old_steps.get(name) is step and name not in anew
+            is_kept = is_same and (name in settled or changed.isdisjoint(step.inputs))
+            if before is not None and is_kept:
+                walk.steps[name] = before.steps[name]
+                walk.values[name] = before.values[name]
             else:
-                checked, value = check_step(record, derivation, step, walk.values)
-                if not record.tells(step.name) or record.strictness.by_hand:
-                    changed.add(step.name)
-            walk.steps[step.name], walk.values[step.name] = checked, value
-            if step.name == until and (excused is None or not excused.issuperset(walk.wrong)):
+                walk.steps[name], walk.values[name] = check_step(record, derivation, step, walk.values)
+                # Where the record tells a step, what follows is computed from that, whatever it should be.
+                if not record.tells(name) or record.strictness.by_hand:
+                    changed.add(name)
+
+            if name == until and (excused is None or not excused.issuperset(walk.wrong)):
                 break
         return walk
 
@@ -118,15 +125,19 @@ def check_step(
     record: Record, derivation: Derivation, step: Step, values: Values
 ) -> tuple[Checked, Known | None]:
     """Check one step; with its value, where the record does not hold it."""
-    name, by_hand = step.name, record.strictness.by_hand
+    name = step.name
     if isinstance(step.op, Given):
         return Checked(name, Verdict.GIVEN if name in record else Verdict.NOT_RECORDED), None
     if name in record.trace.edited:
         return Checked(name, Verdict.EDITED), None
     if name not in record:
         return Checked(name, Verdict.NOT_RECORDED), value_of(record, derivation, step, values)
-    if steps := in_blocks(record, derivation, step, values):
-        return said_of(record, step, *StepInBlocks.begin(record, derivation, steps, values).compare()), None
+
+    steps = in_blocks(record, derivation, step, values)
+    if steps:
+        gap, blurred = StepInBlocks.begin(record, derivation, steps, values).compare()
+        return said_of(record, step, gap, blurred), None
+
     expected = expect(record, step, values)
     if expected is None:
         return Checked(name, Verdict.NOT_CHECKABLE), None
@@ -134,20 +145,28 @@ def check_step(
     blank = record.blanks.get(name)
     if blank is not None and blank.all():
         return Checked(name, Verdict.NOT_FILLED), expected
+
     judgement = judge_step(record, name, expected)
-    gap = judgement.summarize(blank)
     blurred = 0.0 if cancels(record, step, expected, values) else judgement.blurred
-    checked = said_of(record, step, gap, blurred)
-    if not by_hand and blank is None:  # it is in the record
+    checked = said_of(record, step, judgement.summarize(blank), blurred)
+
+    if record.strictness.by_hand:
+        known = known_by_hand(record, name, expected, judgement.wrong, values)
+    elif blank is None:  # it is in the record
         return checked, None
-    known = record.known(name)
-    if by_hand and name in record.strictness.handed_out:  # numbers that may be taken as they stand
-        known = exactly(record.value(name))
-    elif by_hand:
-        filled_in = values.keys() - record.strictness.handed_out
-        before = sum(name in record and values[name] is not None for name in filled_in)
-        known = worked_on(record, name, expected, judgement.wrong, before)
+    else:
+        known = record.known(name)
     return checked, known if blank is None else either(blank, expected, known)
+
+
+def known_by_hand(record: Record, name: str, expected: Known, wrong: Array, values: Values) -> Known:
+    """A step of an exercise, as those after it may go on from it."""
+    handed_out = record.strictness.handed_out
+    if name in handed_out:  # numbers that may be taken as they stand
+        return exactly(record.value(name))
+    filled_in = values.keys() - handed_out
+    before = sum(other in record and values[other] is not None for other in filled_in)
+    return worked_on(record, name, expected, wrong, before)
 
 
 def cancels(record: Record, step: Step, expected: Known, values: Values) -> bool:
@@ -159,30 +178,40 @@ def cancels(record: Record, step: Step, expected: Known, values: Values) -> bool
         return False
     terms = input_of(record, step.inputs[0], values)
     assert terms is not None  # it has an expected value
-    most = CANCELLED * record.precision(step.name).unit * step.op.apply(np.abs(terms.value))
-    return bool((np.abs(expected.value) <= most).all())
+    sum_of_sizes = step.op.apply(np.abs(terms.value))
+    allowed = CANCELLED * record.precision(step.name).unit * sum_of_sizes
+    return bool((np.abs(expected.value) <= allowed).all())
 
 
 def value_of(record: Record, derivation: Derivation, step: Step, values: Values) -> Known | None:
     """The value of a step that is not recorded; large scores, and what follows, only when asked for."""
-    late = of_scores(step) and record.numbers(step.axes) >= MANY
-    late |= any(isinstance(values.get(name), Later) for name in step.inputs)
-    recorded = (name for name in step.inputs if name in record and record.trace[name].size >= MANY)
-    late |= any(axes_of(record, name)[-2:] == ("query", "key") for name in recorded)
-    late &= not isinstance(step.op, Unstated)
 
     def compute() -> Known:
         if of_scores(step):
             return expect_surely(record, step, values)  # whose runs are too large to keep
-        steps, known = in_blocks(record, derivation, step, values), None
+        steps = in_blocks(record, derivation, step, values)
+        known = None
         if steps and of_scores(derivation[step.inputs[0]]):
             known = StepInBlocks.begin(record, derivation, steps, values).known()
         return (known or expect_surely(record, step, values)).with_runs_kept()
 
-    if late and all(values.get(input_) or record.tells(input_) for input_ in step.inputs):
+    has_inputs = all(values.get(name) or record.tells(name) for name in step.inputs)
+    if is_large(record, step, values) and has_inputs:
         return Later(compute)
     known = expect(record, step, values)
     return known and known.with_runs_kept()
+
+
+def is_large(record: Record, step: Step, values: Values) -> bool:
+    """True for large scores, and for what is computed from them."""
+    if isinstance(step.op, Unstated):
+        return False
+    if of_scores(step) and record.numbers(step.axes) >= MANY:
+        return True
+    if any(isinstance(values.get(name), Later) for name in step.inputs):
+        return True
+    recorded = [name for name in step.inputs if name in record and record.trace[name].size >= MANY]
+    return any(axes_of(record, name)[-2:] == ("query", "key") for name in recorded)
 
 
 def worked_on(record: Record, name: str, expected: Known, wrong: Array, before: int) -> Known:
@@ -192,23 +221,28 @@ def worked_on(record: Record, name: str, expected: Known, wrong: Array, before: 
     everywhere, the others the one after another of the steps, of which so many stand `before` this one.
     A wrong number is known by what is written alone, to half of its last place.
     """
-    value, half = record.value(name), record.strictness.last_place / 2
+    written = record.value(name)
+    half_place = record.strictness.last_place / 2
 
     @cache
     def run(number: int) -> Array:
-        right = expected.run(number) if before >= number else value
-        slip = half * noise(name, number, value.shape) if number else 0.0
-        return np.where(wrong, value + slip, right)
+        right = expected.run(number) if before >= number else written
+        slip = half_place * noise(name, number, written.shape) if number else 0.0
+        return np.where(wrong, written + slip, right)
 
-    return Known(value, run)
+    return Known(written, run)
 
 
 def said_of(record: Record, step: Step, gap: Gap, blurred: float) -> Checked:
     """What was found of a step, which is wrong where its rows break an invariant of its op as well."""
-    checked = Checked(step.name, Verdict.WRONG, gap)
-    if not gap.differing:
-        told = blurred <= record.strictness.blur
-        checked = Checked(step.name, Verdict.AGREES if told else Verdict.CANNOT_TELL, gap, blurred)
+    if gap.differing:
+        checked = Checked(step.name, Verdict.WRONG, gap)
+    elif blurred <= record.strictness.blur:
+        checked = Checked(step.name, Verdict.AGREES, gap, blurred)
+    else:
+        checked = Checked(step.name, Verdict.CANNOT_TELL, gap, blurred)
+
+    # Numbers that are rounded by hand, or to a tolerance, break them anyway.
     if record.strictness != Strictness() or step.name in record.blanks:
         return checked
     broken = broken_by(step.op, record.trace[step.name], record.precision(step.name))

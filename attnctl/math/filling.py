@@ -68,7 +68,9 @@ class Filling:
                 found = self.value(place)
                 return lambda at: int(found(at))
             case sign, (left, right):
-                by, a, b = PLACES[sign], self.place(left), self.place(right)
+                by = PLACES[sign]
+                a = self.place(left)
+                b = self.place(right)
                 return lambda at: by(a(at), b(at))
         raise TypeError(place.kind)
 
@@ -79,7 +81,8 @@ class Filling:
     def condition(self, term: Term) -> Callable[[At], bool]:
         match term.kind, term.parts:
             case "<", (left, right):
-                a, b = self.place(left), self.place(right)
+                a = self.place(left)
+                b = self.place(right)
                 return lambda at: a(at) < b(at)
             case "seen", (score,):
                 found = self.value(score)
@@ -91,7 +94,8 @@ class Filling:
 
     def read(self, position: int, *places: Place) -> Expression:
         """The number of an input, and where it was read."""
-        array, own = self.inputs[position], self.places(places)
+        array = self.inputs[position]
+        own = self.places(places)
 
         def make(at: At) -> Expr:
             cell = own(at)
@@ -113,11 +117,14 @@ class Filling:
         return lambda at: join(tuple([part(at) for part in made]))
 
     def add_up(self, name: str, size: int, body: Operand, *seen: Term) -> Expression:
-        part, holds = self.expression(body), [self.condition(term) for term in seen]
+        part = self.expression(body)
+        holds = [self.condition(term) for term in seen]
         return lambda at: one_sum(part(at) for _ in over(at, name, size) if all(hold(at) for hold in holds))
 
     def choose(self, condition: Term, yes: Operand, no: Operand) -> Expression:
-        holds, a, b = self.condition(condition), self.expression(yes), self.expression(no)
+        holds = self.condition(condition)
+        a = self.expression(yes)
+        b = self.expression(no)
         return lambda at: a(at) if holds(at) else b(at)
 
     def once(self, work_out: Callable[[At], Number]) -> Expression:
@@ -139,7 +146,8 @@ class Filling:
 
     def largest(self, name: str, size: int, body: Operand, *others: Operand) -> Expression:
         """The largest over an index, and of others; NaN where one of them is."""
-        one, more = self.value(body), [self.value(other) for other in others]
+        one = self.value(body)
+        more = [self.value(other) for other in others]
 
         def work_out(at: At) -> Number:
             values = [*(one(at) for _ in over(at, name, size)), *(other(at) for other in more)]

@@ -29,7 +29,8 @@ from attnctl.base.values import (
 from attnctl.math.rules import Documents, Rule
 
 RMS, LAYER = NORMS = ("rms", "layer")
-HEAD, HEADS = "head", "heads"
+HEAD = "head"
+HEADS = "heads"
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,8 @@ LOGSUMEXP = Setting(
     True,
     Flag("--logsumexp", GRADIENTS),
 )
-DRAWN, ONES = "drawn", "ones"
+DRAWN = "drawn"
+ONES = "ones"
 COTANGENT = Setting(
     "cotangent",
     FILE_NAME,
@@ -155,7 +157,8 @@ GRADIENT_SETTINGS = ("backward", "cotangent", "logsumexp")
 Chunks = int | tuple[tuple[int, int], ...]
 """So many, as equal as can be, the longer ones first; or the range of keys of each."""
 
-COUNT, KEY = whole_number(1, 2**16), whole_number(0)
+COUNT = whole_number(1, 2**16)
+KEY = whole_number(0)
 
 
 def spans(chunks: Chunks, keys: int) -> tuple[tuple[int, int], ...]:

@@ -23,7 +23,8 @@ class Term:
     __slots__ = ("kind", "parts")
 
     def __init__(self, kind: str, *parts: Any) -> None:
-        self.kind, self.parts = kind, parts
+        self.kind = kind
+        self.parts = parts
 
     def __add__(self, other: Operand) -> Term:
         return Term("+", self, other)

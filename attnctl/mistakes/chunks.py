@@ -176,7 +176,8 @@ def not_rescaled(case: WrongStep) -> Iterator[Plant]:
             p: Array, s: Array, output: bool = output, total: bool = total, running: bool = running
         ) -> tuple[Array, Array]:
             own = tops(s)
-            last, kept = own.max(axis=0), np.maximum.accumulate(own, axis=0) if running else own
+            last = own.max(axis=0)
+            kept = np.maximum.accumulate(own, axis=0) if running else own
             sums = grown(p, kept if total else last).sum(axis=0)
             return last + np.log(sums), grown(p, kept if output else last) / np.where(sums == 0, 1, sums)
 
@@ -202,7 +203,8 @@ def nothing_as_nan(case: WrongStep) -> Iterator[Plant]:
 def spoiled(case: WrongStep, name: str, rows: Callable[[Array], Array]) -> WrongStep:
     """The program in which some rows of a step are NaN, by which chunks they see nothing of."""
     sums = case.derivation[CHUNK_LOGSUMEXP].op
-    by_chunk, by_column = name in {CHUNK_OUTPUTS, CHUNK_SHARES}, name in {CHUNK_OUTPUTS, HEAD_OUTPUTS}
+    by_chunk = name in {CHUNK_OUTPUTS, CHUNK_SHARES}
+    by_column = name in {CHUNK_OUTPUTS, HEAD_OUTPUTS}
 
     def apply(x: Array, s: Array) -> Array:
         lost = rows(np.isneginf(sums.apply(s)))
@@ -235,8 +237,11 @@ def first_not_rescaled(p: Array) -> tuple[Array, Array]:
     return log_of_sums(p), e / sums
 
 
-OTHER_BASE, AVERAGED, NOT_RESCALED = "chunks-merged-in-other-base", "chunks-averaged", "chunks-not-rescaled"
-NOTHING_AS_NAN, NO_MAXIMUM = "chunks-nan-where-nothing-is-seen", "merge-without-maximum"
+OTHER_BASE = "chunks-merged-in-other-base"
+AVERAGED = "chunks-averaged"
+NOT_RESCALED = "chunks-not-rescaled"
+NOTHING_AS_NAN = "chunks-nan-where-nothing-is-seen"
+NO_MAXIMUM = "merge-without-maximum"
 
 WAYS: dict[str, tuple[tuple[str, Merge], ...]] = {
     OTHER_BASE: (

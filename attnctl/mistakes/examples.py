@@ -243,12 +243,14 @@ def list_assigned(statement: ast.stmt) -> set[str]:
 
 def names_for(meant: ExampleKind, given: Mapping[str, Array]) -> dict[str, Any]:
     if PAGE_TABLE in given:
-        table, slots = given[PAGE_TABLE], given[PAGES[0]].shape[1]
+        table = given[PAGE_TABLE]
+        slots = given[PAGES[0]].shape[1]
         return {
             "np": np, "softmax": softmax, "gather": gather, "page_table": table,
             "lengths": given["key_lengths"], "slots": slots, "keys": table.shape[1] * slots,
         }  # fmt: skip
-    heads, n = meant.settings.heads or 1, given[X].shape[-2]
+    heads = meant.settings.heads or 1
+    n = given[X].shape[-2]
     keys = given.get(MEMORY, given[X]).shape[-2]
     return {
         "np": np, "softmax": softmax, "rotate": rotate, "project": project, "rms": rms,
@@ -292,7 +294,8 @@ def rotate(
     cos, sin = (np.sin(angle), np.cos(angle)) if exchanged else (np.cos(angle), np.sin(angle))
     ends = (slice(0, d // 2), slice(d // 2, None))
     first, second = (slice(0, None, 2), slice(1, None, 2)) if neighbours else ends
-    a, b = x[..., first], x[..., second]
+    a = x[..., first]
+    b = x[..., second]
     out = np.empty_like(x)
     out[..., first], out[..., second] = a * cos - b * sin, a * sin + b * cos
     return out

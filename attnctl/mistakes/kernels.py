@@ -52,7 +52,8 @@ def plant_last_dropped(case: WrongStep) -> Iterator[Plant]:
     """By the mask; or of the weights, where what rows that see nothing hold could be anything."""
     yield from near_misses("documents-last-dropped")(case)
     for rule in rules_of_kind(case, Documents):
-        hide, last = find_mask(case), max(rule.borders)
+        hide = find_mask(case)
+        last = max(rule.borders)
         if hide and isinstance(case.op(WEIGHTS), Softmax):
             seen = wrong.By(lambda a, hide=hide, last=last: a * (hide.positions(a.shape)[0] < last))
             yield Plant(case.then(WEIGHTS, seen), "the last document is left out")
@@ -73,10 +74,12 @@ def tables(ways: Mapping[str, Callable[[Array], Array]]) -> Plants:
 
 def plant_read_in_full(case: WrongStep) -> Iterator[Plant]:
     """Slots behind the last key are seen, and what is in them; or not seen, and 0 times NaN is NaN."""
-    gathers, keys = PAGED.right(case), case.size("key") or 0
+    gathers = PAGED.right(case)
+    keys = case.size("key") or 0
     for rule in rules_of_kind(case, Padding) if gathers else ():
         own = next(iter(gathers.values()))
-        lengths, slots = np.array(own.lengths), keys // len(own.table[0])
+        lengths = np.array(own.lengths)
+        slots = keys // len(own.table[0])
         for what, full in (
             ("the last page is read to its last slot", -(-lengths // slots) * slots),
             ("all pages of the table are read to their last slots", lengths * 0 + keys),
@@ -203,7 +206,13 @@ FORMS: dict[str, tuple[float | None, float | None]] = {
 }
 """What happens to output and sum when the running maximum grows: the powers of `wrong.online`."""
 
-MIX, SOFTMAX = at(HEAD_OUTPUTS, MatMul), at(WEIGHTS, Softmax)
+MIX = at(HEAD_OUTPUTS, MatMul)
+SOFTMAX = at(WEIGHTS, Softmax)
+
+
+def say_shift(by: int) -> str:
+    places = "places" if abs(by) > 1 else "place"
+    return f"{abs(by)} {places} {'before' if by > 0 else 'after'}"
 
 
 def count_twice(count: int) -> wrong.By:
@@ -211,7 +220,8 @@ def count_twice(count: int) -> wrong.By:
 
 
 def plant_without_rows(case: WrongStep) -> Iterator[Plant]:
-    queries, axes = case.size("query") or 0, case.derivation[case.first].axes
+    queries = case.size("query") or 0
+    axes = case.derivation[case.first].axes
     if MIX.right(case) and axes[-2] == "query" and (case.like or case.differs.any()):
         first = queries - int(case.like.detail) if case.like else np.argwhere(case.differs)[:, -2].min()
         start = max(int(first), 0)
@@ -310,7 +320,7 @@ KERNELS = (
         MIX.best(
             lambda op, by: wrong.Arranged(op, (wrong.keep_positions, partial(np.roll, shift=by, axis=-2))),
             lambda case: shifts((case.size("key") or 0) // 2),
-            lambda by: f"{abs(by)} place{'s' * (abs(by) > 1)} {'before' if by > 0 else 'after'}",
+            say_shift,
         ),
         fitted=True,
         why="Keys and values are loaded with different offsets.",
@@ -385,7 +395,9 @@ def is_beyond_rounding(case: WrongStep, coarsest: Iterable[Array | None]) -> boo
 def is_shown(case: WrongStep, value: Array | None, precision: Precision) -> bool:
     if value is None:
         return False
-    found, right, least = case.found, case.expected.value, case.record.precision(case.first).smallest
+    found = case.found
+    right = case.expected.value
+    least = case.record.precision(case.first).smallest
     return same_errors(found, right, value, least) or on_its_grid(found, right, value, precision)
 
 

@@ -33,7 +33,8 @@ class Effort:
     """Whether there was more to try."""
 
     def allow(self, most: float) -> None:
-        self.most, self.numbers = most, 0
+        self.most = most
+        self.numbers = 0
 
     def spent(self) -> bool:
         self.exceeded |= self.numbers > self.most
@@ -83,8 +84,10 @@ class WrongStep:
 
     def array_of(self, name: str) -> Array | None:
         """A step as it is recorded, or else as it should be."""
+        if name in self.record:
+            return self.record.value(name)
         known = self.walk.values.get(name)
-        return self.record.value(name) if name in self.record else known.value if known else None
+        return known.value if known else None
 
     def misfit(self, value: Array | None) -> float:
         """Return the root mean square of the differences from what was found, ∞ where there is no value.
@@ -93,22 +96,26 @@ class WrongStep:
         """
         if value is None:
             return np.inf
-        told = ~np.isnan(self.found) & ~boundless(self.expected.error) & ~self.record.blank(self.first)
+        is_told = ~np.isnan(self.found) & ~boundless(self.expected.error) & ~self.record.blank(self.first)
         if self.first.endswith("scores") and np.isneginf(value).any():
-            told = told & ~self.vanishing(value)
-        found, other = self.found[told], value[told]
-        left = np.where(found == other, 0.0, np.abs(found - other))
-        strange = ~np.isfinite(left)
-        if strange.any():
-            left = np.where(strange, np.abs(found[np.isfinite(found)]).max(initial=1.0), left)
+            is_told = is_told & ~self.vanishing(value)
+
+        found = self.found[is_told]
+        made = value[is_told]
+        left = np.where(found == made, 0.0, np.abs(found - made))
+        is_beyond = ~np.isfinite(left)
+        if is_beyond.any():
+            largest = np.abs(found[np.isfinite(found)]).max(initial=1.0)
+            left = np.where(is_beyond, largest, left)
         with np.errstate(over="ignore"):
             return float(np.sqrt(np.mean(np.square(left)))) if left.size else np.inf
 
     def vanishing(self, value: Array) -> Array:
         """Mark numbers in place of the −∞ of a value: softmax makes 0 of them, or the row sees nothing."""
-        hidden, limit = np.isneginf(value), self.record.precision(self.first).vanishing
-        nothing = hidden.all(axis=-1, keepdims=True) & (self.found < limit)
-        return hidden & (nothing | vanishes(self.found, hidden, limit))
+        is_hidden = np.isneginf(value)
+        limit = self.record.precision(self.first).vanishing
+        sees_nothing = is_hidden.all(axis=-1, keepdims=True) & (self.found < limit)
+        return is_hidden & (sees_nothing | vanishes(self.found, is_hidden, limit))
 
     def op(self, name: str) -> Op | None:
         return self.derivation[name].op if name in self.derivation else None
@@ -127,9 +134,10 @@ class WrongStep:
 
     def put_all(self, ops: Mapping[str, Op], read: Mapping[str, Sequence[str]] | None = None) -> WrongStep:
         steps = {step.name: step for step in self.derivation}
-        for name in [name for name in ops if name in steps]:
-            inputs = (read or {}).get(name, steps[name].inputs)
-            steps[name] = replace(steps[name], op=ops[name], inputs=tuple(inputs))
+        for name, op in ops.items():
+            if name in steps:
+                inputs = (read or {}).get(name, steps[name].inputs)
+                steps[name] = replace(steps[name], op=op, inputs=tuple(inputs))
         return replace(self, derivation=Derivation(tuple(steps.values())))
 
     def rewired(self, inputs: Mapping[str, Sequence[str]]) -> WrongStep:
@@ -152,7 +160,9 @@ class WrongStep:
 
     def beside(self, name: str, new: Sequence[Step], step: Step) -> WrongStep:
         """New steps before another one, which becomes this one."""
-        steps = [line for old in self.derivation for line in ((*new, step) if old.name == name else (old,))]
+        steps: list[Step] = []
+        for old in self.derivation:
+            steps += (*new, step) if old.name == name else (old,)
         return replace(self, derivation=Derivation(tuple(steps)))
 
     def bare(self, name: str, op: Op, inputs: tuple[str, ...], like: str) -> Step:
@@ -161,9 +171,10 @@ class WrongStep:
 
     def mask_alike(self) -> WrongStep | None:
         """The program that goes back through the mask that it has: what that hides has no weight."""
-        hides = (step for step in self.derivation if isinstance(step.op, Hide))
-        back = next((step for step in hides if step.name.startswith("d_")), None)
-        return self.put(back.name, Copy(), back.inputs[:1]) if back else None
+        for step in self.derivation:
+            if isinstance(step.op, Hide) and step.name.startswith("d_"):
+                return self.put(step.name, Copy(), step.inputs[:1])
+        return None
 
     def fresh(self, name: str) -> str:
         """A name that no step has yet: two mistakes may both need a new step at one place."""
@@ -183,8 +194,10 @@ class Plant:
 
     def is_like(self, other: Plant) -> bool:
         """Whether it has the detail of another one, or the same number in the same words."""
-        if self.number is None or self.number != other.number:
-            return self.number == other.number and self.detail == other.detail
+        if self.number != other.number:
+            return False
+        if self.number is None:
+            return self.detail == other.detail
         return NUMBERS.sub("", self.detail) == NUMBERS.sub("", other.detail)
 
 
@@ -236,17 +249,25 @@ class Mistake:
         return self.name == other.name or (self.subject != "" and self.subject == other.subject)
 
     def at(self, case: WrongStep) -> Iterator[Plant]:
-        if any(name in case.derivation for name in self.steps):
-            masks, like = any(name.endswith(MASKED) for name in self.steps), case.like
-            for plant in self.plants(case):
-                if like is None or plant.is_like(like):
-                    yield plant
-                    if masks and (own := plant.case.mask_alike()):
-                        yield replace(plant, case=own)
+        """The programs that make it at a wrong step; like the plant that is asked for, where one is."""
+        if not any(name in case.derivation for name in self.steps):
+            return
+        is_about_masks = any(name.endswith(MASKED) for name in self.steps)
+        for plant in self.plants(case):
+            if case.like is not None and not plant.is_like(case.like):
+                continue
+            yield plant
+            masked_alike = plant.case.mask_alike() if is_about_masks else None
+            if masked_alike:
+                yield replace(plant, case=masked_alike)
 
 
 def either(*several: Plants) -> Plants:
-    return lambda case: (plant for plants in several for plant in plants(case))
+    def plants_of_all(case: WrongStep) -> Iterator[Plant]:
+        for plants in several:
+            yield from plants(case)
+
+    return plants_of_all
 
 
 def about(*steps: str, **shared: Any) -> Callable[..., Mistake]:

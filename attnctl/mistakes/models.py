@@ -60,7 +60,8 @@ def blend_reversed(op: Rotate) -> Rotate | None:
     plain = op.theta ** (-np.arange(len(found)) / len(found))
     factor = plain[-1] / found[-1]
     stretched = plain / factor
-    low, high = np.minimum(plain, stretched), np.maximum(plain, stretched)
+    low = np.minimum(plain, stretched)
+    high = np.maximum(plain, stretched)
     between = (found > low * (1 + OF_BLEND)) & (found < high * (1 - OF_BLEND))
     if factor <= 1 + OF_BLEND or not between.any():
         return None

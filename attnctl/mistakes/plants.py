@@ -40,9 +40,10 @@ def all_or_one(*names: str) -> Iterator[tuple[str, ...]]:
 
     Where each step is recorded, one explains itself; two are needed where it is not.
     """
-    before = tuple(name for name in names if name != OUTPUT)
-    wholes = [group for group in (names, before) if len(group) > 1]
-    yield from dict.fromkeys([*wholes, *((name,) for name in names), *combinations(names, 2)])
+    before_output = tuple(name for name in names if name != OUTPUT)
+    several = [group for group in (names, before_output) if len(group) > 1]
+    single = [(name,) for name in names]
+    yield from dict.fromkeys([*several, *single, *combinations(names, 2)])
 
 
 def square(case: WrongStep) -> bool:
@@ -68,8 +69,8 @@ class At:
     def right(self, case: WrongStep) -> dict[str, Any]:
         """The right ops, by step; none where the mistake cannot be made."""
         ops = {name: case.op(name) for name in self.names}
-        found = {name: op for name, op in ops.items() if isinstance(op, self.kind)}
-        return found if found and self.condition(case) else {}
+        of_kind = {name: op for name, op in ops.items() if isinstance(op, self.kind)}
+        return of_kind if of_kind and self.condition(case) else {}
 
     def instead(
         self, *ways: Way, reads: int | None = None, say: Callable[[Sequence[str]], str] | None = None
@@ -79,18 +80,24 @@ class At:
         def plants(case: WrongStep) -> Iterator[Plant]:
             right = self.right(case)
             for way in ways:
-                made = {name: other for name, op in right.items() if (other := alternatives(way, op))}
-                for names in self.groups(*made):
+                by_step = {name: alternatives(way, op) for name, op in right.items()}
+                by_step = {name: ops for name, ops in by_step.items() if ops}
+                for names in self.groups(*by_step):
                     inputs = {name: case.derivation[name].inputs[:reads] for name in names}
-                    for detail in made[names[0]]:
-                        ops = {name: made[name][detail] for name in names}
-                        yield Plant(case.put_all(ops, inputs), detail or (say(names) if say else ""))
+                    for detail in by_step[names[0]]:
+                        ops = {name: by_step[name][detail] for name in names}
+                        words = detail or (say(names) if say else "")
+                        yield Plant(case.put_all(ops, inputs), words)
 
         return plants
 
     def by(self, *functions: Function | Mapping[str, Function]) -> Plants:
-        ways = (way if isinstance(way, Mapping) else {"": way} for way in functions)
-        return self.instead(*({detail: By(function) for detail, function in way.items()} for way in ways))
+        """Plants functions, several by the detail that tells them apart."""
+        ways = []
+        for way in functions:
+            named = way if isinstance(way, Mapping) else {"": way}
+            ways.append({detail: By(function) for detail, function in named.items()})
+        return self.instead(*ways)
 
     def without(self, detail: str = "") -> Plants:
         """Plants the first input in place of what is made of it."""
@@ -106,13 +113,14 @@ class At:
 
         def plants(case: WrongStep) -> Iterator[Plant]:
             right = self.right(case)
-            for op in list(right.values())[:1]:
-                yield from planted_fit(
-                    case,
-                    lambda value: case.put_all({name: make(op, value) for name, op in right.items()}),
-                    starts(op) if callable(starts) else starts,
-                    say,
-                )
+            if not right:
+                return
+
+            def program(value: float) -> WrongStep:
+                return case.put_all({name: make(op, value) for name, op in right.items()})
+
+            first_op = next(iter(right.values()))
+            yield from planted_fit(case, program, starts(first_op) if callable(starts) else starts, say)
 
         return plants
 
@@ -122,18 +130,24 @@ class At:
         candidates: Callable[[WrongStep], Iterable[T]],
         say: Callable[[T], str] = str,
     ) -> Plants:
+        """Plants ops with the candidate that fits best, if one does better than what is right."""
+
+        def tried(case: WrongStep, right: Mapping[str, Any]) -> Iterator[tuple[str, WrongStep]]:
+            for candidate in candidates(case):
+                ops = {name: make(op, candidate) for name, op in right.items()}
+                yield say(candidate), case.put_all(ops)
+
         def plants(case: WrongStep) -> Iterator[Plant]:
             right = self.right(case)
-            ways = candidates(case) if right else ()
-            made = ((way, {name: make(op, way) for name, op in right.items()}) for way in ways)
-            yield from planted_best(case, ((say(way), case.put_all(ops)) for way, ops in made))
+            yield from planted_best(case, tried(case, right) if right else ())
 
         return plants
 
 
 def at(*steps_and_kinds: str | type[Op]) -> At:
-    names = tuple(kind for kind in steps_and_kinds if isinstance(kind, str))
-    return At(names, tuple(kind for kind in steps_and_kinds if not isinstance(kind, str)) or (Op,))
+    names = [one for one in steps_and_kinds if isinstance(one, str)]
+    kinds = [one for one in steps_and_kinds if not isinstance(one, str)]
+    return At(tuple(names), tuple(kinds) or (Op,))
 
 
 def alternatives(way: Way, right: Op) -> Mapping[str, Op]:
@@ -164,11 +178,13 @@ def swap_rule(case: WrongStep, rule: VisibilityRule, *others: VisibilityRule) ->
 
 def rule_instead(kind: type[R], make: Callable[[R], Iterable[tuple[str, list[VisibilityRule]]]]) -> Plants:
     """Plants other rules for each of a kind, as they are made of it, with what is said of them."""
-    return lambda case: (
-        Plant(swap_rule(case, rule, *others), detail)
-        for rule in rules_of_kind(case, kind)
-        for detail, others in make(rule)
-    )
+
+    def plants(case: WrongStep) -> Iterator[Plant]:
+        for rule in rules_of_kind(case, kind):
+            for detail, others in make(rule):
+                yield Plant(swap_rule(case, rule, *others), detail)
+
+    return plants
 
 
 # --- numbers that are fitted ---
@@ -184,23 +200,25 @@ Program = Callable[[float], WrongStep]
 
 def fit_value(case: WrongStep, make: Program, starts: Sequence[float]) -> float | None:
     """The value with which a program best reproduces the step that disagrees; None where none does."""
-    far = case.misfit(case.expected.value)
-    tried = sorted((case.misfit(make(start).value()), start) for start in starts)
-    for misfit, start in tried[:2]:
+    misfit_of_right = case.misfit(case.expected.value)
+    nearest = sorted((case.misfit(make(start).value()), start) for start in starts)
+    for misfit, start in nearest[:2]:
         value = refine_value(case, make, start) if isfinite(misfit) else 0.0
-        if value and case.misfit(make(value).value()) < far:
+        if value and case.misfit(make(value).value()) < misfit_of_right:
             return value
     return None
 
 
 def refine_value(case: WrongStep, make: Program, start: float) -> float:
     """The value near this one at which the squares of what is left are least; 0 where none is near."""
-    value, last = start, inf
+    value = start
+    largest_step = inf
     for _ in range(12):  # from a start that is near, five are enough
         step = newton(case, make, value)
-        if not isfinite(step) or abs(step) > 2 * last:
+        if not isfinite(step) or abs(step) > 2 * largest_step:
             return 0.0
-        value, last = value + float(np.clip(step, -abs(value) / 2, abs(value))), max(abs(step), abs(value))
+        largest_step = max(abs(step), abs(value))
+        value += float(np.clip(step, -abs(value) / 2, abs(value)))
         if abs(step) <= 1e-12 * abs(value):
             break
     return value
@@ -209,32 +227,44 @@ def refine_value(case: WrongStep, make: Program, start: float) -> float:
 def newton(case: WrongStep, make: Program, value: float) -> float:
     """The step of Gauss and Newton: ⟨slope, what is left⟩ / ⟨slope, slope⟩."""
     width = 1e-6 * abs(value)
-    here, beside = make(value).value(), make(value + width).value()
+    here = make(value).value()
+    beside = make(value + width).value()
     if here is None or beside is None:
         return nan
+
     slope = (beside - here) / width
-    told = np.isfinite(case.found) & np.isfinite(slope) & np.isfinite(here)
-    slope, left = slope[told], (case.found - here)[told]
-    return float((slope * left).sum() / (slope * slope).sum()) if slope.any() else nan
+    is_told = np.isfinite(case.found) & np.isfinite(slope) & np.isfinite(here)
+    slope = slope[is_told]
+    if not slope.any():
+        return nan
+    left = (case.found - here)[is_told]
+    return float((slope * left).sum() / (slope * slope).sum())
 
 
 def closest(case: WrongStep, tried: Iterable[tuple[T, WrongStep | None]]) -> tuple[T, WrongStep] | None:
     """Of programs the one that best gives the step that disagrees, if one is better than the right one."""
-    least, found = case.misfit(case.expected.value), None
     by_chance = BY_CHANCE * rounding_floor(case)
+    least = case.misfit(case.expected.value)
+    best = None
     for detail, program in tried:
         misfit = inf if program is None else case.misfit(program.value())
         if program and least - misfit > by_chance:
-            least, found = misfit, (detail, program)
-    return found
+            least = misfit
+            best = (detail, program)
+    return best
 
 
 def planted_best(case: WrongStep, tried: Iterable[tuple[str, WrongStep | None]]) -> Iterator[Plant]:
     """The plant that fits best, of programs with what is said of each, if any; or the one asked for."""
     if case.like:
-        yield from (Plant(made, said) for said, made in tried if made and said == case.like.detail)
-    elif best := closest(case, tried):
-        yield Plant(best[1], best[0])
+        for detail, program in tried:
+            if program and detail == case.like.detail:
+                yield Plant(program, detail)
+        return
+    best = closest(case, tried)
+    if best:
+        detail, program = best
+        yield Plant(program, detail)
 
 
 def planted_fit(
@@ -246,17 +276,22 @@ def planted_fit(
     """
     if case.like:
         number = case.like.number
-        if number is not None and (said := say(number)) is not None:
-            yield Plant(make(number), said, number)
+        detail = None if number is None else say(number)
+        if number is not None and detail is not None:
+            yield Plant(make(number), detail, number)
         return
+
     value = fit_value(case, make, starts)
     if not value:
         return
-    most = AS_WELL * case.misfit(make(value).value()) + 64 * FLOAT64.unit * size_of(case.found)
+    by_rounding = 64 * FLOAT64.unit * size_of(case.found)
+    most = AS_WELL * case.misfit(make(value).value()) + by_rounding
     for short in people_write(value):
-        if abs(short - value) <= abs(value) / 4 and case.misfit(make(short).value()) <= most:
+        is_near = abs(short - value) <= abs(value) / 4
+        if is_near and case.misfit(make(short).value()) <= most:
             value = short
             break
+
     detail = say(value)
     if detail is not None:
         yield Plant(make(value), detail, value)
@@ -281,19 +316,20 @@ def rounding_floor(case: WrongStep) -> float:
 
 
 def size_of(array: Array) -> float:
-    told = array[np.isfinite(array)]
-    return float(np.sqrt(np.mean(np.square(told)))) if told.size else 0.0
+    finite = array[np.isfinite(array)]
+    return float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
 
 
 def spoken(value: float, right: float = 1.0) -> str:
     """Four digits or so, and the root that the number is: "4.123 (√17)"."""
-    text = in_digits(abs(value), right)
     sign = "−" if value < 0 else ""
-    whole = round(value * value)
-    root = value * value > 1.5 and abs(value * value - whole) < 1e-9 * whole
-    if root and round(sqrt(whole)) ** 2 != whole:
-        return f"{sign}{text} ({sign}√{whole})"
-    return sign + text
+    text = sign + in_digits(abs(value), right)
+
+    square_of = value * value
+    whole = round(square_of)
+    is_root = square_of > 1.5 and abs(square_of - whole) < 1e-9 * whole
+    is_whole = round(sqrt(whole)) ** 2 == whole
+    return f"{text} ({sign}√{whole})" if is_root and not is_whole else text
 
 
 def spoken_after(words: str) -> Callable[[float], str]:
@@ -302,8 +338,11 @@ def spoken_after(words: str) -> Callable[[float], str]:
 
 def in_digits(value: float, right: float = 1.0, fewest: int = 4) -> str:
     """As few digits as tell a number from the `right` one: 1.000001, not 1."""
-    texts = ((f"{value:.{digits}g}", f"{right:.{digits}g}") for digits in range(fewest, 16))
-    return next((text for text, other in texts if text != other), f"{value:.{fewest}g}")
+    for digits in range(fewest, 16):
+        text = f"{value:.{digits}g}"
+        if text != f"{right:.{digits}g}":
+            return text
+    return f"{value:.{fewest}g}"
 
 
 def ends(size: int) -> list[int]:

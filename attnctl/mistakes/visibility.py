@@ -299,7 +299,7 @@ VISIBILITY = (
         HIDE.best(
             lambda hide, by: replace(hide, offset=move_position(hide.offset, by)),
             other_offsets,
-            lambda by: f"{abs(by)} key{'s' * (abs(by) > 1)} {'ahead' if by > 0 else 'short'} of",
+            lambda by: f"{abs(by)} {'keys' if abs(by) > 1 else 'key'} {'ahead' if by > 0 else 'short'} of",
         ),
         why="np.tril(…, k=1), or a step of decoding whose position is one too far.",
         meant="causal",

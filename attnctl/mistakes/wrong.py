@@ -213,7 +213,8 @@ class MixTransposed(OverQueries):
     def sum_over(self, blocks: Iterable[Array], *others: Array) -> tuple[Array, ...]:
         """All rows: each block of queries adds its part to every one."""
         (v,) = others
-        rows, start = np.array(0.0), 0
+        rows = np.array(0.0)
+        start = 0
         for weights in blocks:
             stop = start + weights.shape[-2]
             rows = rows + self.op.apply(transpose(weights), v[..., start:stop, :])
@@ -292,7 +293,8 @@ def online(s: Array, block: int, output: float | None, total_: float | None) -> 
     keys = s.shape[-1]
     in_block = np.arange(keys) // block
     ends = np.minimum((in_block + 1) * block, keys) - 1
-    here, last = np.maximum.accumulate(s, axis=-1)[..., ends], s.max(axis=-1, keepdims=True)
+    here = np.maximum.accumulate(s, axis=-1)[..., ends]
+    last = s.max(axis=-1, keepdims=True)
     safe = np.where(np.isinf(here), 0.0, here)
     e = np.exp(s - safe)
 

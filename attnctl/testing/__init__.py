@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -64,57 +64,68 @@ def check_module(
     compare.
     """
     keywords = keywords or {}
-    inputs = requiring_gradients(inputs) if backward else inputs
-    read = ("query", "key", "value") if hasattr(module, "in_proj_weight") else ("hidden_states",)
-    arrays = {**module.state_dict(), **dict(zip(read, inputs, strict=False)), **keywords}
-    with record_projections(module) as inside:
-        outputs = module(*inputs, **keywords)
-    given = in_order(outputs)
-    projected = [name for name in inside if (row := row_of(name, ())) and row.ours == (OUTPUT,)]
-    named = dict(zip(("attn_output", "attn_weights"), given, strict=False))
-    if projected:  # what the module returns may be normed, or have its input added
-        del named["attn_output"]
-    arrays |= {**inside, **named}
-    turned = [*read, "attn_output"]
     if backward:
-        begun = inside[projected[0]] if projected else given[0]
-        leaves = dict(zip(read, inputs, strict=False))
-        if len({id(input_) for input_ in inputs[1:3]}) > 1:  # K and V are made of two: neither is all of it
-            leaves = {read[0]: inputs[0]}
-        arrays |= differentiate(begun, {**dict(module.named_parameters()), **leaves, **inside})
-        turned += [gradient_of(OUTPUT), *(f"{name}.grad" for name in leaves)]
+        inputs = requiring_gradients(inputs)
+    names = ("query", "key", "value") if hasattr(module, "in_proj_weight") else ("hidden_states",)
+    arrays = {**module.state_dict(), **dict(zip(names, inputs, strict=False)), **keywords}
+
+    with record_projections(module) as inside:
+        outputs = in_order(module(*inputs, **keywords))
+    returned = dict(zip(("attn_output", "attn_weights"), outputs, strict=False))
+    projected = [name for name in inside if (row := row_of(name, ())) and row.ours == (OUTPUT,)]
+    if projected:  # what the module returns may be normed, or have its input added
+        del returned["attn_output"]
+    arrays |= {**inside, **returned}
+
+    by_token = [*names, "attn_output"]
+    if backward:
+        leaves = leaves_of(names, inputs)
+        output = inside[projected[0]] if projected else outputs[0]
+        arrays |= differentiate(output, {**dict(module.named_parameters()), **leaves, **inside})
+        by_token += [gradient_of(OUTPUT), *(f"{name}.grad" for name in leaves)]
     if getattr(module, "batch_first", True) is False:
-        batched = (name for name in turned if name in arrays and len(arrays[name].shape) == 3)
-        arrays |= {name: arrays[name].swapaxes(0, 1) for name in batched}  # from (token, batch, d_model)
+        for name in by_token:
+            if name in arrays and len(arrays[name].shape) == 3:
+                arrays[name] = arrays[name].swapaxes(0, 1)  # from (token, batch, d_model)
+
     tensors = {name: array for name, array in arrays.items() if is_tensor(array)}
     report = check(tensors, **{**sizes(module), **options})
-    if not (invariants and report.agrees):
+    if not invariants or not report.agrees:
         return report
     again = partial(attend, module, inputs, keywords, report.walk.record.plan.sizes["head"])
     dtype = str(inputs[0].dtype).rpartition(".")[-1]
     return replace(report, broken=tuple(find_broken(again, report.walk, dtype)))
 
 
+def leaves_of(names: Sequence[str], inputs: Sequence[Any]) -> dict[str, Any]:
+    """The inputs that gradients are taken by."""
+    if len({id(input_) for input_ in inputs[1:3]}) > 1:  # K and V are made of two: neither is all of it
+        return {names[0]: inputs[0]}
+    return dict(zip(names, inputs, strict=False))
+
+
 def requiring_gradients(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Copies of the tensors that gradients are taken by; one that is given twice is one tensor."""
-    leaf = {
-        id(input_): input_.detach().clone().requires_grad_()
-        for input_ in inputs
-        if is_tensor(input_) and input_.is_floating_point()
-    }
-    return tuple(leaf.get(id(input_), input_) for input_ in inputs)
+    leaf_of = {}
+    for input_ in inputs:
+        if is_tensor(input_) and input_.is_floating_point():
+            leaf_of[id(input_)] = input_.detach().clone().requires_grad_()
+    return tuple(leaf_of.get(id(input_), input_) for input_ in inputs)
 
 
 def differentiate(output: Any, by: Mapping[str, Any]) -> dict[str, Any]:
     """The gradient that a backward pass of torch begins with, and those that it gives, as x.grad."""
     torch = sys.modules["torch"]
     drawn = stream(0, gradient_of(OUTPUT), count=output.numel()).standard_normal(tuple(output.shape))
-    begin = output.new_tensor(drawn)
-    wanted = {name: array for name, array in by.items() if array is not output and array.requires_grad}
-    found = torch.autograd.grad(output, list(wanted.values()), begin, allow_unused=True)
-    gradients = dict(zip(wanted, found, strict=True))
-    told = {f"{name}.grad": array for name, array in gradients.items() if array is not None}
-    return {gradient_of(OUTPUT): begin} | told
+    d_output = output.new_tensor(drawn)
+
+    leaves = {name: array for name, array in by.items() if array is not output and array.requires_grad}
+    gradients = torch.autograd.grad(output, list(leaves.values()), d_output, allow_unused=True)
+    arrays = {gradient_of(OUTPUT): d_output}
+    for name, gradient in zip(leaves, gradients, strict=True):
+        if gradient is not None:
+            arrays[f"{name}.grad"] = gradient
+    return arrays
 
 
 @contextmanager
@@ -137,7 +148,8 @@ def attend(
     module: Any, inputs: Any, keywords: Mapping[str, Any], heads: int, given: Mapping[str, Any]
 ) -> Any:
     """What a module makes of Q, K and V, (batch, token, heads side by side), as its W_O reads it."""
-    torch, read = sys.modules["torch"], []
+    torch = sys.modules["torch"]
+    read = []
     if getattr(module, "in_proj_weight", None) is not None:  # torch's own: its projections are no modules
         module, one = deepcopy(module), torch.eye(module.embed_dim)
         own = {"in_proj_weight": one.repeat(3, 1), "out_proj.weight": one}
@@ -179,15 +191,22 @@ def find_broken(attend: Callable[[dict[str, Any]], Any], walk: Walk, dtype: str)
 
     sizes = walk.record.plan.sizes
     case = Case(
-        dtype=dtype, batch=sizes.get("batch", 1), heads=sizes["head"], kv_heads=sizes["kv_head"],
-        queries=sizes["query"], keys=sizes["key"], d_k=sizes["d_k"], d_v=sizes["d_v"],
-    )  # fmt: skip
+        dtype=dtype,
+        batch=sizes.get("batch", 1),
+        heads=sizes["head"],
+        kv_heads=sizes["kv_head"],
+        queries=sizes["query"],
+        keys=sizes["key"],
+        d_k=sizes["d_k"],
+        d_v=sizes["d_v"],
+    )
     problem = make_problem(case, TargetProfile(layout="bnd"))
     read = walk.derivation[WEIGHTS].inputs
-    if last := walk.values.get(read[0]):
-        problem.arrays[MASK] = np.broadcast_to(~np.isneginf(last.value), problem.scores)
+    last_scores = walk.values.get(read[0])
+    if last_scores:
+        problem.arrays[MASK] = np.broadcast_to(~np.isneginf(last_scores.value), problem.scores)
     # Nothing tells keys or heads apart.
-    plain = read == (SCALED,) and walk.derivation["scores"].inputs[0] == "Q"
+    is_plain = read == (SCALED,) and walk.derivation["scores"].inputs[0] == "Q"
 
     def call(problem: Problem) -> Answer:
         laid = lay_inputs(problem, [problem.arrays[name] for name in INPUTS])
@@ -195,9 +214,14 @@ def find_broken(attend: Callable[[dict[str, Any]], Any], walk: Walk, dtype: str)
         return Answer((to_numpy(attend(given)),))
 
     for relation in RELATIONS.values():
-        held = hold_relation(relation, problem, call) if plain or not relation.plain else None
-        if held and not held[1].right:
-            yield f"With {relation.name}, {relation.sentence}: {held[1].words}."
+        if relation.plain and not is_plain:
+            continue
+        held = hold_relation(relation, problem, call)
+        if held is None:
+            continue
+        _, judgement = held
+        if not judgement.right:
+            yield f"With {relation.name}, {relation.sentence}: {judgement.words}."
 
 
 def projections_of(module: Any) -> dict[str, tuple[Any, Convention]]:
@@ -224,10 +248,10 @@ KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_kv_heads", "kv_heads")
 def sizes(module: Any) -> dict[str, int]:
     """Read the numbers of heads off a module: an attribute of its own, or of its config."""
     places = (module, getattr(module, "config", None))
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for option, names in (("heads", HEADS), ("kv_heads", KV_HEADS)):
-        told = (getattr(place, name, None) for place in places for name in names)
-        number = next((line for line in told if type(line) is int), None)
-        if number is not None:
-            found[option] = number
-    return found
+        values = [getattr(place, name, None) for place in places for name in names]
+        numbers = [value for value in values if type(value) is int]
+        if numbers:
+            counts[option] = numbers[0]
+    return counts

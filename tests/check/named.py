@@ -12,7 +12,7 @@ from itertools import permutations, product
 
 import numpy as np
 import planted as own
-from sentences import ALIKE, NUMBER, number
+from spoken import ALIKE, NUMBER, number
 
 EXPLAINED = 0.3
 """What a mistake may leave of the differences, root mean square."""

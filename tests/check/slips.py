@@ -10,7 +10,7 @@ import numpy as np
 import planted as own
 from check_foreign import foreign, meant, quietly
 from named import false_of_mistakes
-from sentences import Numbers, false_sentences
+from spoken import Numbers, false_sentences
 
 from attnctl.verbs.check.check import check
 

@@ -74,6 +74,7 @@ def arrays():
     yield "places", short | {"position_ids": places}, {"positions": "rope"}
     weights = {"Q_norm_weight": drawn(6), "K_norm_weight": drawn(6)}
     yield "norms", qkv | weights, {"qk_norm": "rms"}
+    yield "stored", qkv | {"k_scale": drawn(2), "v_scale": drawn(2)}, {}
     yield "offset", qkv, {"causal_offset": 2, "causal": True, "window": (2, 0)}
 
 

@@ -47,16 +47,28 @@ def cost(
 ) -> list[Cost]:
     """The cost of each step, from the shapes of what is given alone."""
     shapes: dict[str, Shape] = {}
-    out = []
+    costs = []
     for step in derivation:
-        inputs = [shapes[name] for name in step.inputs]
-        leaf = isinstance(step.op, Given)
-        shapes[step.name] = shape = given[step.name] if leaf else step.op.shape(*inputs)
-        flops = 0 if leaf else step.op.cost(shape, *inputs)
-        size = prod(shape) * (1 if step.name == MASK else itemsize)
-        growth = " · ".join(step.axes)
-        out.append(Cost(step.name, shape, size, flops, growth, keep is None or step.name in keep))
-    return out
+        if isinstance(step.op, Given):
+            shape = given[step.name]
+            flops = 0
+        else:
+            inputs = [shapes[name] for name in step.inputs]
+            shape = step.op.shape(*inputs)
+            flops = step.op.cost(shape, *inputs)
+        shapes[step.name] = shape
+
+        bytes_of_number = 1 if step.name == MASK else itemsize
+        cost = Cost(
+            step.name,
+            shape,
+            bytes=prod(shape) * bytes_of_number,
+            flops=flops,
+            growth=" · ".join(step.axes),
+            kept=keep is None or step.name in keep,
+        )
+        costs.append(cost)
+    return costs
 
 
 def peak(costs: Collection[Cost]) -> int:
@@ -74,11 +86,13 @@ SHARE = 0.8  # default share of free memory
 
 def size_text(size: int) -> str:
     """1536 -> '1.5 KiB'."""
-    value, unit = float(size), "B"
+    value = float(size)
+    unit = "B"
     for following in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:
             break
-        value, unit = value / 1024, following
+        value = value / 1024
+        unit = following
     return f"{size} B" if unit == "B" else f"{value:,.1f} {unit}"
 
 

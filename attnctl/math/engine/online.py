@@ -59,7 +59,8 @@ def online_softmax(tiles: Iterable[Tile], out: Array, divisor: int = 1) -> Array
     total = np.zeros((len(out), 1), wide)
     z = np.zeros(out.shape, wide)
     for s, v, room in tiles:
-        before, m = m, np.maximum(m, s.max(axis=-1, keepdims=True))
+        before = m
+        m = np.maximum(m, s.max(axis=-1, keepdims=True))
         top = np.where(np.isneginf(m), s.dtype.type(0), m)
         e = np.exp(np.subtract(s, top, out=room), out=room).astype(wide, copy=False)
         values = v.astype(wide, copy=False)
@@ -90,7 +91,8 @@ def values_fit(v: Array) -> bool:
 
 def divisor_of(v: Array) -> int:
     """What `online_softmax` divides values (…, key, d_v) by: 1, or the keys where sums may overflow."""
-    wide, keys = np.result_type(v, np.float32), v.shape[-2]
+    wide = np.result_type(v, np.float32)
+    keys = v.shape[-2]
     return keys if largest_size(v) > float(np.finfo(wide).max) / max(1, keys) else 1
 
 

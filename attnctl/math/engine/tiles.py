@@ -188,7 +188,14 @@ class Stretch:
 
     def block(self, lead: Lead, query: int, key: int = 0) -> Block:
         """The place in the whole of the scores of this head, from this query and key on."""
-        return Block(lead[0] if len(lead) > 1 else 0, lead[-1], self.lead[-1], query, key, self.keys)
+        return Block(
+            lead[0] if len(lead) > 1 else 0,
+            lead[-1],
+            self.lead[-1],
+            query=query,
+            key=key,
+            keys=self.keys,
+        )
 
     @staticmethod
     def cut(array: Array, axes: tuple[str, ...], lead: Lead, cuts: Mapping[str, slice]) -> Array:
@@ -204,7 +211,8 @@ class Stretch:
         if any(TABLE[name].hidden is None for name in n_by_n & self.kept.keys()):
             return every_key
 
-        first, last = 0, self.keys
+        first = 0
+        last = self.keys
         hide = next((step.op for step in self.steps if isinstance(step.op, Hide)), None)
         if hide is not None:
             block = hide.block(self.block(lead, rows.start))

@@ -43,7 +43,8 @@ class ByChunk(RowWise):
     def parts(self, keys: int) -> list[slice]:
         """The keys of each chunk, among those that are there. Raises ValueError for other ranges."""
         at = self.at or Block()
-        every, first = at.keys or keys, at.key
+        every = at.keys or keys
+        first = at.key
         cut = spans(self.chunks, every)
         if cut[-1][1] != every:
             raise ValueError(f"chunks of {cut[-1][1]} keys, but there are {every}")
@@ -139,7 +140,8 @@ class Shares(Op):
     def form(self, cell: Places, parts: Input, whole: Input, *sink: Input) -> Term:
         """exp(L_c − L), or that over exp(L) + exp(sink), the largest taken off."""
         *lead, _, head, row = cell
-        part, every = parts.at(*cell), whole.at(*lead, head, row)
+        part = parts.at(*cell)
+        every = whole.at(*lead, head, row)
         share = call("exp", part - every)
         if sink:
             own = sink[0].at(head)

@@ -26,7 +26,8 @@ class Convolve(ForwardOnly):
     words = "Each column of {0} is summed over the last tokens, each times a weight, and goes through silu."
 
     def apply(self, x: Array, weight: Array) -> Array:
-        tokens, kernel = x.shape[-2], weight.shape[-1]
+        tokens = x.shape[-2]
+        kernel = weight.shape[-1]
         out = np.zeros(x.shape, np.result_type(x, np.float32))
         for back in range(min(kernel, tokens)):
             out[..., back:, :] += x[..., : tokens - back, :] * weight[:, None, :, kernel - 1 - back]
@@ -134,7 +135,8 @@ class Write(ForwardOnly):
 
     def apply(self, k: Array, v: Array, beta: Array, decay: Array) -> Array:
         wide = np.result_type(v, np.float32)
-        written, state = np.empty(v.shape, wide), np.zeros((*k.shape[:-2], k.shape[-1], v.shape[-1]), wide)
+        written = np.empty(v.shape, wide)
+        state = np.zeros((*k.shape[:-2], k.shape[-1], v.shape[-1]), wide)
         alpha = np.exp(np.diff(decay.astype(wide), axis=-2, prepend=wide.type(0)))
         for at in range(v.shape[-2]):
             key = k[..., at, :, None]
@@ -145,7 +147,8 @@ class Write(ForwardOnly):
 
     def form(self, cell: Places, k: Input, v: Input, beta: Input, decay: Input, own: Input) -> Term:
         *lead, token, column = cell
-        s, i = index(v.shape[-2], "s"), index(k.shape[-1], "i")
+        s = index(v.shape[-2], "s")
+        i = index(k.shape[-1], "i")
         fade = call("exp", decay.at(*lead, token, 0) - decay.at(*lead, s, 0))
         alike = total(i, k.at(*lead, token, i) * k.at(*lead, s, i))
         held = total(s, fade * alike * own.at(*lead, s, column), s < token)

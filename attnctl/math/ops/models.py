@@ -44,7 +44,8 @@ class SinkSoftmax(RowWise):
     def form(self, cell: Places, s: Input, sink: Input) -> Term:
         """exp(s − max) / (Σ exp(s − max) + exp(sink − max)) over the keys that are seen."""
         *row, _ = cell
-        j, own = index(s.shape[-1], "j"), sink.at(cell[-3])
+        j = index(s.shape[-1], "j")
+        own = sink.at(cell[-3])
         top = largest(j, s.at(*row, j), own)
         every = total(j, call("exp", s.at(*row, j) - top), is_seen(s.at(*row, j))) + call("exp", own - top)
         return where(is_seen(s.at(*cell)), call("exp", s.at(*cell) - top) / every, 0)
@@ -71,7 +72,8 @@ class SinkBack(Backward):
 
     def form(self, cell: Places, a: Input, delta: Input) -> Term:
         lead = [index(size, f"i_{at}") for at, size in enumerate(delta.shape[:-2])]
-        row, j = index(delta.shape[-1], "q"), index(a.shape[-1], "j")
+        row = index(delta.shape[-1], "q")
+        j = index(a.shape[-1], "j")
         at = (*lead, *cell, row)
         return -1 * sum_over((row, *lead), (1 - total(j, a.at(*at, j))) * delta.at(*at))
 
@@ -157,7 +159,8 @@ class Buckets(Placed):
     def bucket_of(self, cell: Places, shape: Shape, count: int) -> Term:
         """The bucket, of so many, of a cell of scores of this shape."""
         *_, queries, keys = shape
-        first, last = 1 - queries - int(np.max(self.offset)), keys - 1 - int(np.min(self.offset))
+        first = 1 - queries - int(np.max(self.offset))
+        last = keys - 1 - int(np.min(self.offset))
         return entry(self.buckets(np.arange(first, last + 1), count), self.ahead(cell) - first)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
@@ -200,7 +203,8 @@ class BucketsBack(Backward):
         sizes = (*d.shape[:-3], *d.shape[-2:])
         places = [index(size, name) for size, name in zip(sizes, "bqk"[-len(sizes) :], strict=True)]
         *members, row, column = places
-        own, count = (*members, head, row, column), learned.shape[-1]
+        own = (*members, head, row, column)
+        count = learned.shape[-1]
         same = entry(np.eye(count), self.forward.bucket_of(own, d.shape, count), bucket)
         return sum_over(reversed(places), where(same, d.at(*own), 0))
 

@@ -95,7 +95,8 @@ class RowTerms:
     """A row of a norm in index notation: its cells, sums over them, and its mean, worked out `once`."""
 
     def __init__(self, norm: Norm, cell: Places, x: Input, once: Callable[[Term], Term] = known) -> None:
-        self.norm, self.x = norm, x
+        self.norm = norm
+        self.x = x
         self.i, self.h = index(x.shape[-1]), index(x.shape[-3] if norm.heads else 1, "h")
         self.row = (*cell[:-3], self.h, cell[-2], self.i) if norm.heads else (*cell[:-1], self.i)
         self.count = prod(x.shape[axis] for axis in norm.over(x))

@@ -70,8 +70,10 @@ def multiply_tiles(x: Array, w: Array, period: int) -> Array:
         padded = np.zeros((*lead, room, width), x.dtype)
         padded[..., :tokens, :] = x
         x = padded
-    rows, columns = x.reshape(-1, width), w.shape[1]
-    whole, rest = len(rows) // TILE * TILE, len(rows) % TILE
+    rows = x.reshape(-1, width)
+    columns = w.shape[1]
+    whole = len(rows) // TILE * TILE
+    rest = len(rows) % TILE
     out = np.empty((len(rows), columns), np.result_type(x, w))
     np.matmul(rows[:whole].reshape(-1, TILE, width), w, out=out[:whole].reshape(-1, TILE, columns))
     if rest:
@@ -189,7 +191,8 @@ class RowDot(Backward):
 
     def apply(self, a: Array, b: Array) -> Array:
         wide = np.result_type(a, np.float32)
-        a_wide, b_wide = a.astype(wide, copy=False), b.astype(wide, copy=False)
+        a_wide = a.astype(wide, copy=False)
+        b_wide = b.astype(wide, copy=False)
         return np.einsum("...d,...d->...", a_wide, b_wide).astype(a.dtype)
 
     def form(self, cell: Places, a: Input, b: Input) -> Term:

@@ -214,7 +214,8 @@ class Softmax(RowWise):
 
     def invariants(self, result: Array, *inputs: Array) -> Invariants:
         """Σ = 1 in rows that see something; who sees one key gives it all, which nothing rounds."""
-        sums, seen = result.sum(axis=-1), np.count_nonzero(result, axis=-1)
+        sums = result.sum(axis=-1)
+        seen = np.count_nonzero(result, axis=-1)
         size = np.where(seen > 1, np.sqrt(np.square(result).sum(axis=-1) + 1), ALONE)
         yield Invariant("sum to", sums, np.where(seen, 1.0, 0.0), size)
 
@@ -411,7 +412,8 @@ class Hide(Placed):
         if hidden is not s:
             np.copyto(hidden, s)
         for start, stop in [(0, s.shape[-1])] if mask else self.columns_to_check(s.shape):
-            part, at = hidden[..., start:stop], self.at or Block()
+            part = hidden[..., start:stop]
+            at = self.at or Block()
             from_start = replace(self, at=replace(at, key=at.key + start)) if start else self
             np.copyto(part, self.hidden, where=~from_start.allowed(part.shape, *mask))
         return hidden
@@ -421,7 +423,8 @@ class Hide(Placed):
         *_, queries, keys = shape
         if self.at is None or not isinstance(self.offset, int):
             return [(0, keys)]
-        key, first = self.at.key, self.at.query + self.offset
+        key = self.at.key
+        first = self.at.query + self.offset
         promised = [rule.visible_to_all(first, first + queries - 1, key + keys) for rule in self.rules]
         low = max([0, *(start - key for start, _ in promised)])
         high = min([keys, *(stop - key for _, stop in promised)])

@@ -167,22 +167,27 @@ class Rotate(Op):
 
     def apply(self, x: Array) -> Array:
         angle = self.angles(x)
-        cos, sin = np.cos(angle).astype(x.dtype), np.sin(angle).astype(x.dtype)
+        cos = np.cos(angle).astype(x.dtype)
+        sin = np.sin(angle).astype(x.dtype)
         if self.factor != 1:
-            cos, sin = cos * x.dtype.type(self.factor), sin * x.dtype.type(self.factor)
+            cos = cos * x.dtype.type(self.factor)
+            sin = sin * x.dtype.type(self.factor)
         return rotate(x, cos, sin, interleaved=self.interleaved, start=self.first)
 
     def form(self, cell: Places, x: Input) -> Term:
         """a·cos α − b·sin α for the first of a pair, a·sin α + b·cos α for the second."""
         *row, column = cell
         angles = self.angles(x)
-        pairs, own = angles.shape[-1], column - self.first
+        pairs = angles.shape[-1]
+        own = column - self.first
         pair = own // 2 if self.interleaved else own % pairs
         first, apart = (self.first + 2 * pair, 1) if self.interleaved else (self.first + pair, pairs)
-        a, b = x.at(*row, first), x.at(*row, first + apart)
+        a = x.at(*row, first)
+        b = x.at(*row, first + apart)
         cos, sin = (call(name, entry(angles, *row, pair)) for name in ("cos", "sin"))
         if self.factor != 1:
-            cos, sin = self.factor * cos, self.factor * sin
+            cos = self.factor * cos
+            sin = self.factor * sin
         is_first = own % 2 < 1 if self.interleaved else own < pairs
         turned = where(is_first, a * cos - b * sin, a * sin + b * cos)
         if self.first + 2 * pairs < x.shape[-1]:
@@ -327,7 +332,8 @@ def sinusoids(places: Array, d_model: int) -> Array:
 
 def rotary_pairs(dims: int, *, interleaved: bool, start: int = 0) -> tuple[slice, slice]:
     """The columns (first, second) of each rotated pair from `start` on: neighbours, or a half apart."""
-    stop, middle = start + dims, start + dims // 2
+    stop = start + dims
+    middle = start + dims // 2
     if interleaved:
         return slice(start, stop, 2), slice(start + 1, stop, 2)
     return slice(start, middle), slice(middle, stop)
@@ -341,7 +347,8 @@ def rotate(x: Array, cos: Array, sin: Array, *, interleaved: bool = False, start
     RoFormer paper's.
     """
     first, second = rotary_pairs(2 * cos.shape[-1], interleaved=interleaved, start=start)
-    a, b = x[..., first], x[..., second]
+    a = x[..., first]
+    b = x[..., second]
     out = x.copy()
     out[..., first] = a * cos - b * sin
     out[..., second] = a * sin + b * cos

@@ -187,7 +187,8 @@ class BlockLocal(VisibilityRule):
 
     def visible_to_any(self, first: int, last: int, keys: int) -> Span:
         """From the first query's block to the last one's."""
-        start, stop = first // self.size, last // self.size + 1
+        start = first // self.size
+        stop = last // self.size + 1
         return within(start * self.size, keys), within(stop * self.size, keys)
 
 
@@ -352,16 +353,21 @@ class Documents(VisibilityRule):
 
     def visible_to_all(self, first: int, last: int, keys: int) -> Span:
         """The document of all these queries, if it is one."""
-        begin, end = self.keys_of(first, keys), self.keys_of(last, keys)
+        begin = self.keys_of(first, keys)
+        end = self.keys_of(last, keys)
         return begin if begin == end else (0, 0)
 
     def mistaken(self, keys: int) -> Iterator[NearMiss]:
         """Other documents are seen, counts stand for offsets, the last document is lost."""
-        starts, last = self.starts, max(self.borders)
-        counts, many = [end - start for start, end in pairwise([*starts, keys])], len(starts)
+        starts = self.starts
+        last = max(self.borders)
+        counts = [end - start for start, end in pairwise([*starts, keys])]
+        many = len(starts)
+
         yield "documents-leak", "all documents", self.reaching(-many, many)
         yield "documents-leak", "the documents before its own, too", self.reaching(0, many)
         yield "documents-leak", "the documents behind its own, too", self.reaching(-many, 0)
+
         for by, whose in (
             (-1, "the first token of the next document"),
             (1, "the last token of the one before"),
@@ -369,10 +375,13 @@ class Documents(VisibilityRule):
             moved = tuple(start and start - by for start in starts)
             yield "documents-leak", f"{whose} as its own", Documents(moved, self.of_queries)
             yield "documents-leak", f"{whose}, too", self.reaching(0, 0, by)
+
+        # Counts for where each document begins, with a 0 before them or not.
         yield "documents-counts", "", Documents(tuple(sorted(counts)))
         yield "documents-counts", "", Documents(tuple(sorted({0, *counts})))
-        own = Seen(lambda query, key: self.allows(query, key) & (query < last))
-        yield "documents-last-dropped", "the last document is left out", own
+
+        without_last = Seen(lambda query, key: self.allows(query, key) & (query < last))
+        yield "documents-last-dropped", "the last document is left out", without_last
         yield (
             "documents-last-dropped",
             "the last document is taken for a part of the one before",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
@@ -55,31 +55,37 @@ def mistake_names() -> list[str]:
 
 def mistake_page(name: str) -> MistakePage:
     """The page of a mistake. Raises AttnError where there is none of this name."""
-    found = next((mistake for mistake in CATALOGUE if mistake.name == name), None)
-    if found is None:
+    mistake = next((mistake for mistake in CATALOGUE if mistake.name == name), None)
+    if mistake is None:
         near = did_you_mean(name, mistake_names(), "attnctl mistakes lists them")
         raise AttnError(f"no mistake {json.dumps(name)}; {near}")
-    example = carry_out_example(found)
-    return MistakePage(found, example, judge(example))
+    example = carry_out_example(mistake)
+    return MistakePage(mistake, example, judge(example))
 
 
 def judge(example: PlantedRun) -> Report:
+    """What check says of an example."""
     steps = example.right.steps.values()
     if any(getattr(step.op, "frequencies", ()) for step in steps):  # which neither arrays nor settings say
         return check(example.wrong)
+
     told = {KEY_LENGTHS, PAGE_TABLE, POSITION_IDS}
     beside = {name: array for name, array in example.given.items() if name in told}
-    meant = example.meant.with_(layout="bhnd") if PAGE_TABLE in beside else example.meant
+    meant = example.meant
+    if PAGE_TABLE in beside:
+        meant = meant.with_(layout="bhnd")
     return check(trace_of_arrays({**beside, **example.wrong}), meant)
 
 
 def list_mistakes() -> dict[str, str]:
     """What is wrong, by the name of each mistake; where only an example tells, why people make it."""
-    said: dict[str, str] = {}
+    words_of: dict[str, str] = {}
     for mistake in CATALOGUE:
-        words = mistake.why if mistake.words.startswith("{}") else mistake.words.replace("{}", "…")
-        said.setdefault(mistake.name, words)
-    return said
+        words = mistake.words.replace("{}", "…")
+        if mistake.words.startswith("{}"):
+            words = mistake.why
+        words_of.setdefault(mistake.name, words)
+    return words_of
 
 
 def sections(page: MistakePage) -> Iterator[tuple[str, str]]:
@@ -97,40 +103,70 @@ def page_lines(page: MistakePage, screen: Screen) -> Iterator[Element]:
     yield [(page.mistake.name, "name")]
     yield from screen.sentence(f"What you get when {page.report.findings[0].words}.")
     for title, text in sections(page):
-        yield from [[], [(title, "aside")], *screen.sentence(text)] if text else []
-    yield from [[], [(screen.printable(title_of_example(page)), "aside")]]
-    yield from ([("  ", ""), (screen.printable(line), "")] for line in page.mistake.example.split("\n"))
-    seen, columns, rows = part_shown(page)
-    yield from [[], [(screen.printable(seen), "aside")]]
-    blank = [""] * (len(columns) - 1)
-    titles = [["", "wrong", *blank, "right", *blank], ["", *columns, *columns]]
-    body: list[Line] = [
-        [(place, "aside"), *((text, "bad") for text in wrong), *((text, "") for text in right)]
-        for place, wrong, right in rows
-    ]
-    yield from Listing(screen, titles, body, frozenset({0})).lines()
+        if text:
+            yield []
+            yield [(title, "aside")]
+            yield from screen.sentence(text)
+
+    yield []
+    yield [(screen.printable(title_of_example(page)), "aside")]
+    for line in page.mistake.example.split("\n"):
+        yield [("  ", ""), (screen.printable(line), "")]
+
+    part = part_shown(page)
+    yield []
+    yield [(screen.printable(part.title), "aside")]
+    blank = [""] * (len(part.columns) - 1)
+    titles = [["", "wrong", *blank, "right", *blank], ["", *part.columns, *part.columns]]
+    rows: list[Line] = []
+    for row in part.rows:
+        wrong = [(text, "bad") for text in row.wrong]
+        right = [(text, "") for text in row.right]
+        rows.append([(row.place, "aside"), *wrong, *right])
+    yield from Listing(screen, titles, rows, frozenset({0})).lines()
 
 
-def part_shown(page: MistakePage) -> tuple[str, list[str], list[tuple[str, list[str], list[str]]]]:
-    """What is about the largest difference of an example's first wrong step.
+class RowShown(NamedTuple):
+    """A row of an example's first wrong step."""
 
-    Its title, its columns, and of each row the place, the wrong numbers and the right ones.
-    """
-    name, at = page.report.findings[0].step, page.report.findings[0].gap.at
-    *outer, row, column = at
-    arrays = [trace[name][tuple(outer)] for trace in (page.example.wrong, page.example.right)]
-    rows, columns = (window(*span) for span in zip((row, column), arrays[1].shape, strict=True))
-    said = zip(page.example.right.steps[name].axes, outer, strict=False)
-    title = ", ".join([name, *(f"{axis} {place}" for axis, place in said)])
-    wrong, right = ([list(map(three_decimals, array[row, columns])) for row in rows] for array in arrays)
-    return title, list(map(str, columns)), list(zip(map(str, rows), wrong, right, strict=True))
+    place: str
+    wrong: list[str]
+    right: list[str]
+
+
+class PartShown(NamedTuple):
+    """What is about the largest difference of that step."""
+
+    title: str
+    columns: list[str]
+    rows: list[RowShown]
+
+
+def part_shown(page: MistakePage) -> PartShown:
+    """The numbers about the largest difference of an example's first wrong step."""
+    finding = page.report.findings[0]
+    name = finding.step
+    *outer, row, column = finding.gap.at
+    wrong = page.example.wrong[name][tuple(outer)]
+    right = page.example.right[name][tuple(outer)]
+    rows = window(row, right.shape[0])
+    columns = window(column, right.shape[1])
+
+    places = zip(page.example.right.steps[name].axes, outer, strict=False)
+    title = ", ".join([name, *(f"{axis} {place}" for axis, place in places)])
+    shown = []
+    for place in rows:
+        wrong_texts = list(map(three_decimals, wrong[place, columns]))
+        right_texts = list(map(three_decimals, right[place, columns]))
+        shown.append(RowShown(str(place), wrong_texts, right_texts))
+    return PartShown(title, list(map(str, columns)), shown)
 
 
 def three_decimals(value: float) -> str:
     return f"{value:.3f}" if abs(value) < LARGE else f"{value:.2g}"
 
 
-def window(at: int, size: int) -> list[int]:
-    """The places shown: some in a row, `at` among them."""
-    first = max(0, min(at - 1, size - MOST))
+def window(place: int, size: int) -> list[int]:
+    """The places shown: some in a row, this one among them."""
+    first = max(0, min(place - 1, size - MOST))
     return list(range(first, min(first + MOST, size)))

@@ -25,14 +25,16 @@ from attnctl.verbs.check.search import Fit, Search, slight
 
 
 def name_unasked(reading: Reading, walk: Walk) -> Iterator[Finding]:
+    """A finding for each option that was not given, and with which the arrays agree."""
     known = {mistake.name: mistake for mistake in CATALOGUE}
     first = walk.wrong[0]
-    for option, mistake, words in reading.unasked:
+    for option, mistake, own_words in reading.unasked:
+        # Some options have no mistake in the catalogue; these bring words of their own.
+        words = known[mistake].words if mistake in known else own_words
         fix = f"say {option} if it is meant"
         if option.startswith("--name"):
             fix = f"{write_fix(known[mistake].fix, plan=walk.record.plan)}; or {fix}"
-        said = known[mistake].words if mistake in known else words
-        yield Finding(first, walk.gap(first), mistake, said.replace("{}", option), fix)
+        yield Finding(first, walk.gap(first), mistake, words=words.replace("{}", option), fix=fix)
 
 
 @dataclass
@@ -47,16 +49,20 @@ class Diagnosis:
     """Steps with the mistakes that were named there; "" where nothing explains them."""
 
     def findings(self) -> Iterator[Finding]:
-        if self.walk.wrong and (why := agrees_as_printed(self.walk)):
+        why = agrees_as_printed(self.walk) if self.walk.wrong else ""
+        if why:
             first = self.walk.wrong[0]
             yield Finding(first, self.walk.gap(first), hint=why)
             return
+
         while wrong := [name for name in self.walk.wrong if (name, "") not in self.done]:
-            search, fits = self.search(wrong[0])
-            if not fits or any((wrong[0], mistake.name) in self.done for mistake, _ in fits[0].mistakes):
+            first = wrong[0]
+            search, fits = self.search(first)
+            # A mistake that was named at this step already explains no more of it.
+            if not fits or any((first, mistake.name) in self.done for mistake, _ in fits[0].mistakes):
                 yield self.leave_unexplained(search)
             else:
-                yield from self.explain(wrong[0], *fits)
+                yield from self.explain(first, *fits)
 
     def search(self, first: str) -> tuple[Search, list[Fit]]:
         """Search a wrong step: where that was done, and what explains it, the best first.
@@ -68,23 +74,37 @@ class Diagnosis:
         begun: list[Search] = []
         for part in samples(self.walk, first):
             search = self.begin(part, first)
-            found = search.fits()
-            much = not self.walk.gap(first).largest <= slight(search.case.expected.value)
-            seek = part.words and not begun and not found and much
-            if seek and (fits := self.screen_rows(search) or self.screen(search)):
-                return search, fits
+            candidates = search.fits()
+            if not begun and not candidates and self.may_mix_queries(search):
+                fits = self.screen_rows(search) or self.screen(search)
+                if fits:
+                    return search, fits
+
             begun.append(search)
-            if not any(map(search.exactly, found)):
-                found = search.fits(fitted=True, others=found)
-            if fits := self.verify_best(first, found, part):
+            if not any(map(search.exactly, candidates)):
+                candidates = search.fits(fitted=True, others=candidates)
+            fits = self.verify_best(first, candidates, part)
+            if fits:
                 return search, fits
-            across = any(mistake.across for fit in found for mistake, _ in fit.mistakes)
-            if across and (fits := self.screen(search)):
+
+            # What mixes up queries shows in all of them: more rows tell no more.
+            mixes_queries = any(mistake.across for fit in candidates for mistake, _ in fit.mistakes)
+            fits = self.screen(search) if mixes_queries else []
+            if fits:
                 return search, fits
-            if across or not found:
+            if mixes_queries or not candidates:
                 break
+
         pairs = begun[0].pairs() if self.pairs else []
         return begun[0], self.verify_best(first, pairs, begun[0].part)
+
+    def may_mix_queries(self, search: Search) -> bool:
+        """True where a part of the rows is off by more than plain arithmetic leaves of right numbers."""
+        if not search.part.words:
+            return False
+        largest = self.walk.gap(search.case.first).largest
+        # Written so that a gap of NaN counts as large.
+        return not largest <= slight(search.case.expected.value)
 
     def screen(self, before: Search) -> list[Fit]:
         """The mistake that mixes up queries and explains all of a step, sought by plain arithmetic."""
@@ -97,48 +117,52 @@ class Diagnosis:
 
     def screen_rows(self, search: Search) -> list[Fit]:
         """The same in some rows, for what needs no more of the other queries than their sums."""
-        first, part = search.case.first, search.part
+        first = search.case.first
+        part = search.part
 
         def value_of(case: WrongStep) -> Array | None:
             """NaN where the last queries, which these sums tell as well, show that it is another."""
             blocks = part.in_blocks_by_sums(case.derivation, self.walk, first)
             if blocks is None:
                 return None
-            return (
-                np.full(case.found.shape, np.nan)
-                if ends_elsewhere(blocks)
-                else part.value_in_blocks(blocks)
-            )
+            if ends_elsewhere(blocks):
+                return np.full(case.found.shape, np.nan)
+            return part.value_in_blocks(blocks)
 
         return self.first_verified(first, search.screen(value_of), part)
 
     def first_verified(self, first: str, fits: Iterable[Fit], part: Part) -> list[Fit]:
         for fit in fits:
-            if wide := self.verify(first, fit, part):
-                return [wide]
+            verified = self.verify(first, fit, part)
+            if verified:
+                return [verified]
         return []
 
     def verify_best(self, first: str, fits: list[Fit], part: Part) -> list[Fit]:
         best = [fit for fit in fits if fit.rank == fits[0].rank]
-        return [wide for fit in best if (wide := self.verify(first, fit, part))]
+        verified = [self.verify(first, fit, part) for fit in best]
+        return [fit for fit in verified if fit]
 
     def begin(self, part: Part, first: str, *, plainly: bool = False) -> Search:
         """A search half as patient after each step that nothing explained: numbers may just be noise."""
         named = [name for _, name in self.done]
-        return Search.begin(part, first, named, patience=0.5 ** named.count(""), plainly=plainly)
+        unexplained = named.count("")
+        return Search.begin(part, first, named, patience=0.5**unexplained, plainly=plainly)
 
     def verify(self, first: str, fit: Fit, part: Part) -> Fit | None:
         """Walk all of a record with what fits a part, or was screened; None where all shows more."""
         record = self.walk.record
         derivation = part.widen(fit.walk.derivation, record)
-        explained = set(self.walk.wrong) - {first}
+        may_stay_wrong = set(self.walk.wrong) - {first}
         try:
-            whole = Walk.over(record, derivation, self.walk)
-            if (part.words or not fit.walk.steps) and not set(whole.wrong) <= explained:
+            whole = Walk.over(record, derivation, before=self.walk)
+            was_walked = not part.words and fit.walk.steps
+            if not was_walked and not set(whole.wrong) <= may_stay_wrong:
+                # Rows that are meant to see nothing may be what is left: programs differ there.
                 if not may_have_unseen(record):
                     return None
-                loosely = Walk.over(replace(record, lenient=True), derivation, self.walk)
-                if not set(loosely.wrong) <= explained:
+                loosely = Walk.over(replace(record, lenient=True), derivation, before=self.walk)
+                if not set(loosely.wrong) <= may_stay_wrong:
                     return None
         except AttnError:  # shapes that go together in the part alone
             return None
@@ -150,16 +174,20 @@ class Diagnosis:
         Where that leaves something wrong which is right without the step, nothing was computed from it.
         """
         plan = self.walk.record.plan
-        others = tuple(" and ".join(mistake.name for mistake, _ in fit.mistakes) for fit in as_good)
-        otherwise = tuple(
-            spoken(mistake, plant.detail, plan, plant.fix)
-            for fit in as_good
-            for mistake, plant in fit.mistakes
-            if len(fit.mistakes) == 1
-        )
-        gap, after = self.walk.gap(first), walk_without(self.walk, first) if fit.walk.wrong else None
-        if after and not set(after.wrong) < set(fit.walk.wrong):
-            after = None
+        also = []
+        otherwise = []
+        for other in as_good:
+            also.append(" and ".join(mistake.name for mistake, _ in other.mistakes))
+            if len(other.mistakes) == 1:
+                mistake, plant = other.mistakes[0]
+                otherwise.append(spoken(mistake, plant.detail, plan, plant.fix))
+
+        gap = self.walk.gap(first)
+        without = walk_without(self.walk, first) if fit.walk.wrong else None
+        if without and not set(without.wrong) < set(fit.walk.wrong):
+            without = None
+
+        last = len(fit.mistakes) - 1
         for number, (mistake, plant) in enumerate(fit.mistakes):
             self.done.add((first, mistake.name))
             words, fix = spoken(mistake, plant.detail, plan, plant.fix)
@@ -169,24 +197,28 @@ class Diagnosis:
                 mistake=mistake.name,
                 words=words,
                 fix=fix,
-                also=() if number else others,
-                otherwise=() if number else otherwise,
-                hint=WRITTEN_WRONG if after and number == len(fit.mistakes) - 1 else "",
+                also=() if number else tuple(also),
+                otherwise=() if number else tuple(otherwise),
+                hint=WRITTEN_WRONG if without and number == last else "",
                 planted=(mistake, plant),
             )
-        if after:
-            self.forget(first, after)
+
+        if without:
+            self.forget(first, without)
         else:
             self.walk = fit.walk
 
     def leave_unexplained(self, search: Search) -> Finding:
         """A step that no known mistake explains; forgotten, where what follows is right without it."""
-        first, gap = search.case.first, self.walk.gap(search.case.first)
+        first = search.case.first
+        gap = self.walk.gap(first)
         self.done.add((first, ""))
-        after = walk_without(search.case.walk, first) and walk_without(self.walk, first)
-        if not after:
+
+        # The part first, as it is walked sooner.
+        without = walk_without(search.case.walk, first) and walk_without(self.walk, first)
+        if not without:
             return Finding(first, gap, hint=guarded(lambda: self.hint_of(search)))
-        self.forget(first, after)
+        self.forget(first, without)
         return Finding(first, gap, hint=guarded(lambda: hint_written(search)))
 
     def hint_of(self, search: Search) -> str:
@@ -199,10 +231,11 @@ class Diagnosis:
             search = replace(search, case=replace(search.case, differs=differs))
         return hint(search, differing)
 
-    def forget(self, first: str, after: Walk) -> None:
+    def forget(self, first: str, without: Walk) -> None:
         """Go on without a step that nothing was computed from: what follows is judged anew."""
-        self.steps |= {name: after.steps[name] for name in set(self.walk.wrong) - {first, *after.wrong}}
-        self.walk = after
+        now_right = set(self.walk.wrong) - {first, *without.wrong}
+        self.steps |= {name: without.steps[name] for name in now_right}
+        self.walk = without
 
 
 def guarded(make_hint: Callable[[], str]) -> str:
@@ -218,11 +251,12 @@ def guarded(make_hint: Callable[[], str]) -> str:
 
 
 def walk_without(walk: Walk, first: str) -> Walk | None:
+    """The walk over all but one step; None where that makes nothing right, or something wrong."""
     rest = walk.record.trace.select([name for name in walk.record.trace if name != first])
-    after = Walk.over(replace(walk.record, trace=rest), walk.derivation, walk, anew={first})
-    steps = [after.steps[name] for name in walk.wrong if name != first and name in after.steps]
-    right = any(step.verdict is Verdict.AGREES for step in steps)
-    return after if right and set(after.wrong) <= set(walk.wrong) else None
+    without = Walk.over(replace(walk.record, trace=rest), walk.derivation, before=walk, anew={first})
+    others = [without.steps[name] for name in walk.wrong if name != first and name in without.steps]
+    makes_right = any(step.verdict is Verdict.AGREES for step in others)
+    return without if makes_right and set(without.wrong) <= set(walk.wrong) else None
 
 
 def spoken(mistake: Mistake, detail: str, plan: DumpPlan | None = None, fix: str = "") -> tuple[str, str]:

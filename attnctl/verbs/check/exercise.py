@@ -113,24 +113,30 @@ def with_blanks(value: Any, rename: Mapping[str, str], place: str, *, keep: bool
     steps = value.get("steps", value) if isinstance(value, dict) else None
     if not isinstance(steps, dict):
         return None
+
+    unfilled = []
+    begun = []
     data = {name: entry.get("data") if isinstance(entry, dict) else entry for name, entry in steps.items()}
-    unfilled = [
-        name
-        for name, numbers in data.items()
-        if all(cell is None for cell in cell_values(numbers)) and not (keep and isinstance(numbers, list))
-    ]
-    begun = [name for name in data if name not in unfilled and None in cell_values(data[name])]
+    for name, numbers in data.items():
+        has_shape = isinstance(numbers, list)
+        if all(cell is None for cell in cell_values(numbers)) and not (keep and has_shape):
+            unfilled.append(name)
+        elif None in cell_values(numbers):
+            begun.append(name)
     if not unfilled and not begun:
         return None
+
     for name in unfilled:
         del steps[name]
     for name in begun:
         marked = with_marks(data[name])
         steps[name] = {**steps[name], "data": marked} if isinstance(steps[name], dict) else marked
+
     (contents,) = read_json(json.dumps(value).encode(), place)
     trace = assemble_trace(contents, rename)
-    ours = (frozenset(rename.get(name, name) for name in names) for names in (begun, unfilled))
-    return Trace(trace.steps, trace.arrays, trace.header, *ours)
+    our_begun = frozenset(rename.get(name, name) for name in begun)
+    our_unfilled = frozenset(rename.get(name, name) for name in unfilled)
+    return Trace(trace.steps, trace.arrays, trace.header, our_begun, our_unfilled)
 
 
 def cell_values(numbers: Any) -> Iterator[Any]:

@@ -45,26 +45,35 @@ def hint(search: Search, differing: int) -> str:
 
     Of a part, not at which queries, where more numbers are wrong than there: `differing` are in all.
     """
-    case, only = search.case, said_of(search)
+    case = search.case
+    only_part = said_of(search)
     axes = [*case.record.trace.steps[case.first].axes]
-    if only and differing > case.differs.sum():
+    if only_part and differing > case.differs.sum():
         axes = ["" if axis == "query" else axis for axis in axes]
-    if sight := say_sight(case):
-        return f"{sight}{only}"
+
+    sight = say_sight(case)
+    if sight:
+        return f"{sight}{only_part}"
+
     where = locate_alone(case, axes) or locate_band(case) or locate_some(case, axes)
-    if relation := relate(case):
-        return f"{relation} {where}".strip() + only
-    return f"{where or UNRELATED} {NOT_ALL_TRIED if case.effort.exceeded else ''}".strip() + only
+    relation = relate(case)
+    if relation:
+        return f"{relation} {where}".strip() + only_part
+    more = NOT_ALL_TRIED if case.effort.exceeded else ""
+    return f"{where or UNRELATED} {more}".strip() + only_part
 
 
 def hint_written(search: Search) -> str:
     """What is said of a step that nothing was computed from, and of how its numbers came about."""
     relation = relate(search.case)
-    return f"{relation}{said_of(search)} {WRITTEN_WRONG}" if relation else WRITTEN_WRONG
+    if not relation:
+        return WRITTEN_WRONG
+    return f"{relation}{said_of(search)} {WRITTEN_WRONG}"
 
 
 def said_of(search: Search) -> str:
-    return f" This is said of {words}; the rest was not searched." if (words := search.part.words) else ""
+    words = search.part.words
+    return f" This is said of {words}; the rest was not searched." if words else ""
 
 
 def relate(case: WrongStep) -> str:
@@ -97,20 +106,30 @@ def agrees_as_printed(walk: Walk) -> str:
 
 def relate_by_number(case: WrongStep) -> str:
     """Say so, if all numbers are off by one factor, or by as much."""
-    found, right, error = case.found, case.expected.value, case.expected.error
+    found = case.found
+    right = case.expected.value
+    error = case.expected.error
     if not np.isfinite(right - found)[case.differs].all():
         return ""
-    told = np.isfinite(found) & np.isfinite(right)
-    found, right, error = found[told], right[told], error[told] + case.record.strictness.last_place
-    gap, large = found - right, np.abs(right) > 100 * error
-    far = float(np.abs(gap).max(initial=0.0))
-    if large.sum() >= 2:
-        ratio = float(np.median(found[large] / right[large]))
+
+    is_told = np.isfinite(found) & np.isfinite(right)
+    found = found[is_told]
+    right = right[is_told]
+    error = error[is_told] + case.record.strictness.last_place
+    gap = found - right
+    farthest = float(np.abs(gap).max(initial=0.0))
+
+    # Of small numbers the quotient is mostly rounding.
+    is_large = np.abs(right) > 100 * error
+    if is_large.sum() >= 2:
+        ratio = float(np.median(found[is_large] / right[is_large]))
         left = np.abs(found - ratio * right)
-        if not (left > 2 * (abs(ratio) + 1) * error).any() and not left.max() > far / 10:
+        by_rounding = 2 * (abs(ratio) + 1) * error
+        if not (left > by_rounding).any() and not left.max() > farthest / 10:
             return f"Every number is {in_digits(ratio, fewest=6)} times what it should be."
+
     middle = float(np.median(gap)) if gap.size >= 2 else 0.0
-    if not middle or (np.abs(gap - middle) > np.minimum(4 * error, far / 10)).any():
+    if not middle or (np.abs(gap - middle) > np.minimum(4 * error, farthest / 10)).any():
         return ""
     return f"Every number is {abs(middle):.6g} too {'large' if middle > 0 else 'small'}."
 
@@ -119,21 +138,31 @@ def relate_by_number(case: WrongStep) -> str:
 
 
 def find_other_array(case: WrongStep) -> str:
+    """Say so, if the numbers, or what they are off by, are those of another array, perhaps turned."""
     right = case.expected.value
     others = [*arrays(case), *expected_arrays(case), ("what it should be", right)]
-    related = (("The difference equals", case.found - right), ("The numbers are", case.found))
-    for what, numbers in related:
+    for what, numbers in (("The difference equals", case.found - right), ("The numbers are", case.found)):
         if not np.isfinite(numbers).all():
             continue
         for name, array in others:
-            of = "those of " if numbers is case.found and not name.startswith("what") else ""
-            for said, other in ((f"{of}{name}", array), (f"{of}{name} transposed", array.swapaxes(-1, -2))):
-                alike = fits_into(other, numbers)
-                if alike is not None and np.ptp(alike):
-                    for sign, minus in ((1, ""), (-1, "−")):
-                        if explains(case, numbers, sign * alike):
-                            return f"{what} {minus}{said}."
+            title = name
+            if numbers is case.found and not name.startswith("what"):
+                title = f"those of {name}"
+            for words, other in ((title, array), (f"{title} transposed", array.swapaxes(-1, -2))):
+                sign = sign_alike(case, numbers, other)
+                if sign is not None:
+                    return f"{what} {sign}{words}."
     return ""
+
+
+def sign_alike(case: WrongStep, numbers: Array, other: Array) -> str | None:
+    """The sign with which an array gives these numbers; None where it does not."""
+    alike = fits_into(other, numbers)
+    if alike is None or not np.ptp(alike):  # one number everywhere is like much
+        return None
+    if explains(case, numbers, alike):
+        return ""
+    return "−" if explains(case, numbers, -alike) else None
 
 
 def arrays(case: WrongStep) -> Iterator[tuple[str, Array]]:
@@ -147,7 +176,8 @@ def arrays(case: WrongStep) -> Iterator[tuple[str, Array]]:
 def expected_arrays(case: WrongStep) -> Iterator[tuple[str, Array]]:
     """What the other wrong steps should be: names may be mixed up."""
     for name in case.walk.wrong:
-        if name != case.first and (known := case.walk.expect(name)):
+        known = case.walk.expect(name) if name != case.first else None
+        if known:
             yield f"what {name} should be", known.value
 
 
@@ -179,8 +209,10 @@ def fits_into(array: Array, numbers: Array) -> Array | None:
 
 
 def explains(case: WrongStep, numbers: Array, others: Array) -> bool:
+    """True where other numbers leave little of these, and of what the step is off by."""
     off = np.where(case.found == case.expected.value, 0.0, case.found - case.expected.value)
-    left, size = np.square(numbers - others).sum(), np.square(numbers).sum()
+    left = np.square(numbers - others).sum()
+    size = np.square(numbers).sum()
     return bool(left < SAME**2 * size and left <= EXPLAINED**2 * np.square(off).sum())
 
 
@@ -188,32 +220,37 @@ def explains(case: WrongStep, numbers: Array, others: Array) -> bool:
 
 
 def locate_alone(case: WrongStep, axes: Sequence[str]) -> str:
+    """Say along which axes all of the wrong numbers are at one place."""
     places = np.argwhere(case.differs)
     if len(places) < 2:
         return ""
-    alone = [
-        f"{axis} {begin_of(case, axis) + places[0, at]}"
-        for at, axis in enumerate(axes)
-        if axis and case.differs.shape[at] > 1 and (places[:, at] == places[0, at]).all()
-    ]
-    return f"All of them are at {', '.join(alone)}." if alone else ""
+    shared = []
+    for number, axis in enumerate(axes):
+        first = places[0, number]
+        has_others = case.differs.shape[number] > 1
+        if axis and has_others and (places[:, number] == first).all():
+            shared.append(f"{axis} {begin_of(case, axis) + first}")
+    return f"All of them are at {', '.join(shared)}." if shared else ""
 
 
 def locate_band(case: WrongStep) -> str:
     """Say so, if it is distance from the diagonal that tells them from the others."""
     if case.record.trace.steps[case.first].axes[-2:] != ("query", "key"):
         return ""
+
+    # In any head.
     shape = (-1, *case.differs.shape[-2:])
-    wrong, able = (  # in any head
-        np.any(marks.reshape(shape), axis=0) for marks in (case.differs, telling_numbers(case))
-    )
+    wrong = np.any(case.differs.reshape(shape), axis=0)
+    able = np.any(telling_numbers(case).reshape(shape), axis=0)
+
     queries, keys = wrong.shape
     ahead = np.arange(keys)[None, :] - np.arange(queries)[:, None] - begin_of(case, "query")
-    for said, distance in (("key − query", ahead), ("|query − key|", np.abs(ahead))):
-        least, most = int(distance[wrong].min()), int(distance[wrong].max())
+    for words, distance in (("key − query", ahead), ("|query − key|", np.abs(ahead))):
+        least = int(distance[wrong].min())
+        most = int(distance[wrong].max())
         inside = (distance >= least) & (distance <= most)
         if not inside[able].all() and wrong[inside & able].mean() > PURE:
-            return f"They are where {said} is {spell_range(least, most, distance)}."
+            return f"They are where {words} is {spell_range(least, most, distance)}."
     return ""
 
 
@@ -237,17 +274,22 @@ def spell_range(least: int, most: int, distance: Array) -> str:
 
 
 def locate_some(case: WrongStep, axes: Sequence[str]) -> str:
-    said = []
-    for at, axis in enumerate(axes):
-        others = tuple(other for other in range(len(axes)) if other != at)
-        has = np.flatnonzero(case.differs.any(axis=others))
+    """Say at which places of each axis the wrong numbers are, where those are few."""
+    places_said = []
+    for number, axis in enumerate(axes):
+        if not axis:
+            continue
+        others = tuple(other for other in range(len(axes)) if other != number)
+        places = np.flatnonzero(case.differs.any(axis=others))
         able = np.count_nonzero(telling_numbers(case).any(axis=others))
-        whole = len(has) <= MOST_LISTED or (np.diff(has) == 1).all()
-        if (
-            axis and 0 < len(has) < able and (whole or len(has) <= able / 2)
-        ):  # a few of most of them say little
-            said.append(f"{axis} {list_places(begin_of(case, axis) + has)}")
-    return f"They are at {', '.join(said)} only." if said else ""
+        if not 0 < len(places) < able:
+            continue
+
+        # A few of most of them say little, unless all are listed.
+        is_listed_whole = len(places) <= MOST_LISTED or (np.diff(places) == 1).all()
+        if is_listed_whole or len(places) <= able / 2:
+            places_said.append(f"{axis} {list_places(begin_of(case, axis) + places)}")
+    return f"They are at {', '.join(places_said)} only." if places_said else ""
 
 
 def list_places(places: Array) -> str:

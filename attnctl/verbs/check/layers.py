@@ -86,7 +86,8 @@ def check_port(name: str, trace: Mapping[str, Array]) -> list[LayerCheck]:
     the final norm.
     """
     model = open_model(name, dtype="float64")
-    d, count = model.description, len(model.description.layers)
+    d = model.description
+    count = len(model.description.layers)
     states = read_states(dict(trace), d["width"], d["embed_width"])
     if len(states) > count + 1:
         raise AttnError(f"hidden_{count + 1}: the model has {count} layers")
@@ -106,7 +107,8 @@ def check_port(name: str, trace: Mapping[str, Array]) -> list[LayerCheck]:
 def check_layer(layer: RoundedLayer, after: Array) -> LayerCheck:
     """Compare what a layer makes with what was recorded: a few runs tell all but a few numbers."""
     known = Known(layer.right, layer.run)
-    right, few_runs = known.value, known.scatter_in(LEAST_RUNS)
+    right = known.value
+    few_runs = known.scatter_in(LEAST_RUNS)
     found = compare(layer.index, right, after, few_runs)
     if not found.agrees and layer.tensors.this_layer.has_experts:
         rows = np.flatnonzero((np.abs(right - after) > known.error_by(few_runs)).any(axis=-1))
@@ -204,7 +206,8 @@ class RoundedLayer:
         right = self.right.copy()
         for number in range(ROUTINGS):
             tensors = RoundedTensors(self.model, self.index, unit=self.unit, number=number)
-            other, best = self.finish(tensors, self.attended, rows), right[rows]
+            other = self.finish(tensors, self.attended, rows)
+            best = right[rows]
             nearer = np.abs(other - after[rows]).max(-1) < np.abs(best - after[rows]).max(-1)
             right[rows] = np.where(nearer[:, None], other, best)
         return right
@@ -238,7 +241,8 @@ def carry_out_in_blocks(
 ) -> dict[str, Array]:
     """What a stretch from scores on leaves behind: its steps without keys."""
     q, k = (values[name] for name in stretch[0].inputs)
-    queries, size = q.shape[-2], max(1, BLOCK // (prod(q.shape[:-2]) * k.shape[-2]))
+    queries = q.shape[-2]
+    size = max(1, BLOCK // (prod(q.shape[:-2]) * k.shape[-2]))
     left: dict[str, list[Array]] = {step.name: [] for step in stretch if step.axes[-1] != "key"}
     for start in range(0, queries, size):
         rows = {"query": slice(start, start + size)}

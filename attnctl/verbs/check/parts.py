@@ -110,8 +110,9 @@ class Part:
 
     def value_in_blocks(self, blocks: StepInBlocks) -> Array:
         """The value that such a program gives in this part."""
-        begin, count = self.begin, self.record.trace[blocks.name].shape[-2]
-        return blocks.values_in(slice(begin, begin + count), blocks.steps)[blocks.name]
+        count = self.record.trace[blocks.name].shape[-2]
+        rows = slice(self.begin, self.begin + count)
+        return blocks.values_in(rows, blocks.steps)[blocks.name]
 
     def widen(self, derivation: Derivation, record: Record) -> Derivation:
         """The derivation of a program that makes a mistake in this part, as it reads in all the record."""
@@ -138,12 +139,11 @@ class Part:
 def ends_elsewhere(blocks: StepInBlocks) -> bool:
     """True where the last queries are no others rounded, not even to a few digits."""
     last = slice(max(blocks.queries - LAST_ROWS, 0), blocks.queries)
-    found, value = (
-        blocks.recorded(blocks.name, cuts_to(last)),
-        blocks.values_in(last, blocks.steps)[blocks.name],
-    )
-    told = np.isfinite(found) & np.isfinite(value)
-    return bool(root_mean_square((found - value)[told]) > ELSEWHERE * spread(value[told]))
+    found = blocks.recorded(blocks.name, cuts_to(last))
+    value = blocks.values_in(last, blocks.steps)[blocks.name]
+    is_told = np.isfinite(found) & np.isfinite(value)
+    off = root_mean_square((found - value)[is_told])
+    return bool(off > ELSEWHERE * spread(value[is_told]))
 
 
 def whole_of(walk: Walk) -> Part:
@@ -155,13 +155,14 @@ def one_head_of(walk: Walk, first: str) -> Part:
     record = walk.record
     if largest_step(record, walk.derivation, first) < MANY:
         return whole_of(walk)
-    arrays = {
-        name: cut(array, axes_of(record, name), {"head": slice(1), "batch": slice(1)})
-        for name, array in record.trace.items()
-        if SIDE_BY_SIDE not in axes_of(record, name)
-    }
-    alone = Walk(with_arrays(record, arrays, record.intended), Derivation(()))
-    part = Part(alone, walk.derivation, walk.derivation)
+
+    arrays = {}
+    for name, array in record.trace.items():
+        axes = axes_of(record, name)
+        if SIDE_BY_SIDE not in axes:
+            arrays[name] = cut(array, axes, {"head": slice(1), "batch": slice(1)})
+    unwalked = Walk(with_arrays(record, arrays, record.intended), Derivation(()))
+    part = Part(unwalked, walk.derivation, walk.derivation)
     return walk_part(part, walk, first, "the first head") or whole_of(walk)
 
 
@@ -180,25 +181,44 @@ def samples(walk: Walk, first: str) -> Iterator[Part]:
 
 
 def make_samples(walk: Walk, first: str) -> Iterator[Part]:
-    record, searched = walk.record, False
-    axes, shape = record.intended[first].axes, record.trace[first].shape
+    """The parts of `samples`, each four times as large as the one before."""
+    record = walk.record
+    axes = record.intended[first].axes
+    shape = record.trace[first].shape
     largest = 0 if record.blanks else largest_step(record, walk.derivation, first)
-    if largest >= MANY and axes[-2:-1] == ("query",) and len(axes) == len(shape):
-        queries, worst = shape[-2], walk.gap(first).at[-2]
-        numbers = largest // queries
-        rows = max(LEAST_ROWS, FEW // numbers, rows_that_tell(walk.gap(first), queries, numbers))
-        while rows < queries:
-            about, begun = (min(max(row, 0), queries - rows) for row in (worst - rows // 2, worst))
-            for start in dict.fromkeys((0, about, begun)):  # the first of many that are wrong is the worst
-                part = some_rows(walk, slice(start, start + rows))
-                words = f"queries {start} to {start + rows - 1}" if start else f"the first {rows} queries"
-                if walked := walk_part(part, walk, first, words):
-                    yield walked
-                    searched = True
-                    break
-            rows *= 4
+    has_query_rows = axes[-2:-1] == ("query",) and len(axes) == len(shape)
+    if largest < MANY or not has_query_rows:
+        yield whole_of(walk)
+        return
+
+    gap = walk.gap(first)
+    queries = shape[-2]
+    numbers_of_row = largest // queries
+    rows = max(LEAST_ROWS, FEW // numbers_of_row, rows_that_tell(gap, queries, numbers_of_row))
+    searched = False
+    while rows < queries:
+        part = sample_of_rows(walk, first, gap.at[-2], rows=rows)
+        if part:
+            yield part
+            searched = True
+        rows *= 4
     if not searched:
         yield whole_of(walk)
+
+
+def sample_of_rows(walk: Walk, first: str, worst: int, *, rows: int) -> Part | None:
+    """So many rows that show the mistake: the first ones, those about the worst, or from there on."""
+    queries = walk.record.trace[first].shape[-2]
+    about_worst = min(max(worst - rows // 2, 0), queries - rows)
+    from_worst = min(max(worst, 0), queries - rows)
+    # The first of many that are wrong is the worst.
+    for start in dict.fromkeys((0, about_worst, from_worst)):
+        part = some_rows(walk, slice(start, start + rows))
+        words = f"queries {start} to {start + rows - 1}" if start else f"the first {rows} queries"
+        walked = walk_part(part, walk, first, words)
+        if walked:
+            return walked
+    return None
 
 
 def rows_that_tell(gap: Gap, queries: int, numbers: int) -> int:
@@ -212,35 +232,46 @@ def walk_part(part: Part, walk: Walk, first: str, words: str) -> Part | None:
     """A part, walked; None where it does not show the same mistake in enough numbers."""
     if first not in part.derivation:
         return None
-    told = walk.gap(first).differing
+    enough = min(TELLING, walk.gap(first).differing / 10)
+    settled = [name for name in part.walk.steps if is_settled(walk, name)]
     try:
-        settled = [name for name in part.walk.steps if is_settled(walk, name)]
-        alone = Walk.over(part.record, part.derivation, part.walk, until=first, settled=settled)
-        if first not in alone.wrong or alone.gap(first).differing < min(TELLING, told / 10):
+        # As far as the step first, which tells most parts that show too little.
+        beginning = Walk.over(part.record, part.derivation, before=part.walk, until=first, settled=settled)
+        if first not in beginning.wrong or beginning.gap(first).differing < enough:
             return None
-        found = Walk.over(part.record, part.derivation, alone, settled=settled)
+        walked = Walk.over(part.record, part.derivation, before=beginning, settled=settled)
     except AttnError:  # steps of which this part does not tell
         return None
-    if not set(found.wrong) <= set(walk.wrong):
+    if not set(walked.wrong) <= set(walk.wrong):
         return None
-    return replace(part, walk=found, words=words)
+    return replace(part, walk=walked, words=words)
 
 
 def some_rows(walk: Walk, rows: slice) -> Part:
     """Some queries of every head, without what sums over queries."""
-    record, derivation = walk.record, walk.derivation
+    record = walk.record
+    derivation = walk.derivation
     later = after_scores(derivation)
     summed = follow(derivation, {name for name in later if not per_query(derivation[name].axes)})
-    arrays = {
-        name: cut(array, axes, {"query": rows}) if name in later or axes[-2:] == ("query", "key") else array
-        for name, array in record.trace.items()
-        for axes in [axes_of(record, name)]
-        if name not in summed
-    }
-    own, intended = (cut_rows(lines, later, summed, rows) for lines in (derivation, record.intended))
-    same = Derivation(tuple(step for step in own if step.name not in later or is_settled(walk, step.name)))
-    before = replace(walk, record=with_arrays(record, arrays, intended), derivation=same, parts={})
-    return Part(before, own, derivation, rows.start)
+
+    arrays = {}
+    for name, array in record.trace.items():
+        if name in summed:
+            continue
+        axes = axes_of(record, name)
+        has_own_rows = name in later or axes[-2:] == ("query", "key")
+        arrays[name] = cut(array, axes, {"query": rows}) if has_own_rows else array
+
+    own = cut_rows(derivation, later, summed, rows)
+    intended = cut_rows(record.intended, later, summed, rows)
+    kept = [step for step in own if step.name not in later or is_settled(walk, step.name)]
+    unwalked = replace(
+        walk,
+        record=with_arrays(record, arrays, intended),
+        derivation=Derivation(tuple(kept)),
+        parts={},
+    )
+    return Part(unwalked, own, derivation, rows.start)
 
 
 def is_settled(walk: Walk, name: str) -> bool:
@@ -252,16 +283,22 @@ def is_settled(walk: Walk, name: str) -> bool:
 def cut_rows(derivation: Derivation, later: set[str], summed: set[str], rows: slice) -> Derivation:
     """The derivation in which these steps read some rows of what has a row for each query."""
     steps: dict[str, Step] = {}
-    those = SomeRows(rows.start, rows.stop)
+    take_rows = SomeRows(rows.start, rows.stop)
     source = {step.name: step for step in derivation if has_rows(step) and step.name not in later}
     for step in derivation:
         if step.name in summed:
             continue
-        read = step.inputs if step.name in later else ()
-        short = {name: f"some rows of {name}" for name in read if name in source}
-        for name, new in short.items():
-            steps.setdefault(new, Step(new, those, (name,), source[name].axes, "", ""))
-        op = change_ops(step.op, begin_at(rows.start)) if step.name in later else step.op
-        inputs = tuple(short.get(name, name) for name in step.inputs)
-        steps[step.name] = step if op is step.op and not short else replace(step, op=op, inputs=inputs)
+        if step.name not in later:
+            steps[step.name] = step
+            continue
+
+        cut_of = {name: f"some rows of {name}" for name in step.inputs if name in source}
+        for name, cut_name in cut_of.items():
+            steps.setdefault(cut_name, Step(cut_name, take_rows, (name,), source[name].axes, "", ""))
+        op = change_ops(step.op, begin_at(rows.start))
+        if op is step.op and not cut_of:
+            steps[step.name] = step
+        else:
+            inputs = tuple(cut_of.get(name, name) for name in step.inputs)
+            steps[step.name] = replace(step, op=op, inputs=inputs)
     return Derivation(tuple(steps.values()))

@@ -36,7 +36,8 @@ class Moved(NamedTuple):
 def find_other_places(case: WrongStep) -> str:
     """Say which slices of the right numbers the found ones are, along some axis; nothing if none are."""
     axes = case.record.trace.steps[case.first].axes
-    found, right = case.found, case.expected.value
+    found = case.found
+    right = case.expected.value
     if not (np.isfinite(found).all() and np.isfinite(right).all()):
         return ""
     return (
@@ -53,66 +54,77 @@ def slices_along(array: Array, at: int) -> Array:
 def match_slices(found: Array, right: Array) -> list[Moved] | None:
     """For each row of one array the row of another that it is, its own if that is; None if one is none."""
     norms = np.square(right).sum(axis=1)
-    out: list[Moved] = []
+    moves: list[Moved] = []
     for here, row in enumerate(found):
         size = float(np.square(row).sum())
         if size == 0:
-            out.append(Moved(here, NOWHERE))
+            moves.append(Moved(here, NOWHERE))
             continue
+
         gaps = np.square(right - row).sum(axis=1)
-        own = here if here < len(right) and gaps[here] <= SAME**2 * size else int(np.argmin(gaps))
-        if gaps[own] > SAME**2 * size or norms[own] == 0:
+        is_in_place = here < len(right) and gaps[here] <= SAME**2 * size
+        there = here if is_in_place else int(np.argmin(gaps))
+        if gaps[there] > SAME**2 * size or norms[there] == 0:
             return None
-        out.append(Moved(here, own))
-    return out
+        moves.append(Moved(here, there))
+    return moves
 
 
 def along_one_axis(found: Array, right: Array, axes: Sequence[str], begin: int) -> str:
-    for at, axis in enumerate(axes):
-        size = found.shape[at]
+    """Say which slices stand in other places along the first axis where that explains all."""
+    for number, axis in enumerate(axes):
+        size = found.shape[number]
         if size < 2 or size * found.size > MOST_COMPARED:
             continue
-        moves = match_slices(slices_along(found, at), slices_along(right, at))
-        moved = [move for move in moves or () if move.there not in {move.here, NOWHERE}]
-        if moved:
-            first = begin if axis == "query" else 0
-            empty = [f"{axis} {first + move.here}" for move in moves or () if move.there == NOWHERE]
-            zeros = f" All of {all_of(empty)} is 0." if empty else ""
-            return say_moves(axis, moved, size, first) + zeros
+        moves = match_slices(slices_along(found, number), slices_along(right, number)) or []
+        moved = [move for move in moves if move.there not in {move.here, NOWHERE}]
+        if not moved:
+            continue
+
+        first = begin if axis == "query" else 0
+        empty = [f"{axis} {first + move.here}" for move in moves if move.there == NOWHERE]
+        zeros = f" All of {all_of(empty)} is 0." if empty else ""
+        return say_moves(axis, moved, size, first) + zeros
     return ""
 
 
 def say_moves(axis: str, moved: Sequence[Moved], size: int, begin: int) -> str:
     """Head 0 holds head 1 …; every row holds the one after it; all hold one."""
-    steps = {move.there - move.here for move in moved}
     sources = {move.there for move in moved}
-    name = PLURALS.get(axis, axis)
     if len(sources) == 1 and len(moved) >= size - 1:
-        return f"All {name} hold the right numbers of {axis} {begin + sources.pop()}."
+        every = PLURALS.get(axis, axis)
+        return f"All {every} hold the right numbers of {axis} {begin + sources.pop()}."
+
+    steps = {move.there - move.here for move in moved}
     if len(steps) == 1 and len(moved) > 2:
         (step,) = steps
         sign = "+" if step > 0 else "−"
         there = f"{axis} i {sign} {abs(step)}"
         return f"{axis.capitalize()} i holds the right numbers of {there}, {len(moved)} times."
-    shown = ", ".join(
-        f"{axis} {begin + move.here} holds {begin + move.there}" for move in moved[:MOST_LISTED]
-    )
+
+    listed = [f"{axis} {begin + move.here} holds {begin + move.there}" for move in moved[:MOST_LISTED]]
     more = ", …" if len(moved) > MOST_LISTED else ""
-    return f"The right numbers stand in other places: {shown}{more}."
+    return f"The right numbers stand in other places: {', '.join(listed)}{more}."
 
 
 def by_factors(found: Array, right: Array, axes: Sequence[str]) -> str:
     """A factor for each head, row or member, or for each column."""
-    for at, axis in enumerate(axes):
-        if found.shape[at] < 2 or found.size < 4 * found.shape[at]:
+    for number, axis in enumerate(axes):
+        count = found.shape[number]
+        # Of fewer than four numbers each a factor fits by chance.
+        if count < 2 or found.size < 4 * count:
             continue
-        ours, theirs = slices_along(right, at), slices_along(found, at)
+        ours = slices_along(right, number)
+        theirs = slices_along(found, number)
         norms = np.square(ours).sum(axis=1)
         if (norms == 0).any():
             continue
+
         factors = (ours * theirs).sum(axis=1) / norms
         left = np.square(theirs - factors[:, None] * ours).sum()
-        if left <= SAME**2 * np.square(theirs).sum() and np.ptp(factors) > SAME * np.abs(factors).max():
+        is_explained = left <= SAME**2 * np.square(theirs).sum()
+        are_several = np.ptp(factors) > SAME * np.abs(factors).max()
+        if is_explained and are_several:
             return f"The numbers are right but for a factor by {axis}: {say_factors(factors)}."
     return ""
 
@@ -129,16 +141,19 @@ def in_another_view(case: WrongStep) -> str:
     read = case.array_of(step.inputs[0]) if step.inputs else None
     if read is None or read.size != case.found.size or read.ndim < 2:
         return ""
+
     name = step.inputs[0]
-    own = ("batch", *case.derivation[name].axes)[-read.ndim :]
+    axes = ("batch", *case.derivation[name].axes)[-read.ndim :]
     for one, other, viewed in views_of(read):
         if is_same(viewed.reshape(case.found.shape), case.found):
-            return f"It is {name} with {own[one]} and {own[other]} exchanged, laid out anew."
-    if read.ndim == 4:
-        members, heads, *rest = read.shape
-        refolded = read.reshape(heads, members, *rest)
-        ways = (refolded.transpose(order).reshape(case.found.shape) for order in permutations(range(4)))
-        if members > 1 and any(is_same(way, case.found) for way in ways):
+            return f"It is {name} with {axes[one]} and {axes[other]} exchanged, laid out anew."
+
+    if read.ndim != 4 or read.shape[0] == 1:
+        return ""
+    members, heads, *rest = read.shape
+    refolded = read.reshape(heads, members, *rest)
+    for order in permutations(range(4)):
+        if is_same(refolded.transpose(order).reshape(case.found.shape), case.found):
             return f"It is {name} viewed as (head, batch, …) where its axes are (batch, head, …)."
     return ""
 
@@ -156,20 +171,22 @@ def views_of(read: Array) -> Iterator[tuple[int, int, Array]]:
 def find_heads_of_others(case: WrongStep) -> str:
     """Say which heads of other steps stand in heads of this one: Q's head 2 is K's head 0."""
     axes = case.record.trace.steps[case.first].axes
-    if ("head" not in axes and "kv_head" not in axes) or not np.isfinite(case.found).all():
+    head_axis = next((number for number, axis in enumerate(axes) if axis in {"head", "kv_head"}), None)
+    if head_axis is None or not np.isfinite(case.found).all():
         return ""
-    at = next(place for place, axis in enumerate(axes) if axis in {"head", "kv_head"})
-    found, said = slices_along(case.found, at), []
-    right = slices_along(case.expected.value, at)
-    for here, row in enumerate(found):
+
+    right = slices_along(case.expected.value, head_axis)
+    holds = []
+    for here, row in enumerate(slices_along(case.found, head_axis)):
         size = SAME**2 * float(np.square(row).sum())
         if np.square(row - right[here]).sum() <= size:
             continue
-        source = next(matching_heads(case, row, size, at), None)
+        source = next(matching_heads(case, row, size, head_axis), None)
         if source is None:
             return ""
-        said.append(f"head {here} holds head {source[1]} of {source[0]}")
-    return f"The right numbers of others stand here: {', '.join(said[:MOST_LISTED])}." if said else ""
+        name, head = source
+        holds.append(f"head {here} holds head {head} of {name}")
+    return f"The right numbers of others stand here: {', '.join(holds[:MOST_LISTED])}." if holds else ""
 
 
 def matching_heads(case: WrongStep, row: Array, size: float, at: int) -> Iterator[tuple[str, int]]:

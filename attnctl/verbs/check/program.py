@@ -225,7 +225,8 @@ class ProgramJudge:
         if (mistake or "").startswith("softmax-over") and self.is_axis_passed(event):
             return call_of(graph, event)
 
-        site, callers = graph.events[event].site, graph.events[event].callers
+        site = graph.events[event].site
+        callers = graph.events[event].callers
         likes = [n for n in steps.attention.events if n != event and graph.events[n].site == site]
         if mistake == "mask-unasked":
             likes += [
@@ -300,7 +301,8 @@ class ProgramJudge:
     def is_axis_passed(self, event: int) -> bool:
         """True if the axis of an expression is what its function was called with: axis=axis."""
         graph = self.graph
-        site, call = graph.site(event), call_of(graph, event)
+        site = graph.site(event)
+        call = call_of(graph, event)
         text = line_of(graph, site.file, site.line)
         return (
             call is not None and bool(AXIS_PASSED.search(text)) and bool(AXES & {*graph.sites[call].words})
@@ -312,21 +314,22 @@ class ProgramJudge:
             return steps.written_over
         if steps.attention.suspect is not None and step in ENDS:
             return steps.attention.suspect
-        events = steps.events.get(step) or steps.events.get(WEIGHTS) or [steps.attention.output]
+
         named = mistake or ""
         if named == "query-key-swapped":
             return steps.attention.product
         mask = self.suspect_of_mask(steps, step, named)
         if mask is not None:
             return mask
+
+        events = steps.events.get(step) or steps.events.get(WEIGHTS) or [steps.attention.output]
         if step in {"Q", "K", "V"}:
             return self.suspect_of_operand(steps, step, events, named)
         if step in {"scores", SCALED} and "tiled" in named:
             return steps.events.get("K_shared", events)[0]
         if named.startswith(("scale", "no-scale")) and step != "scores":
-            return (steps.scale_events or steps.events.get(SCALED) or steps.events.get("scores") or events)[
-                -1
-            ]
+            scaled = steps.scale_events or steps.events.get(SCALED) or steps.events.get("scores")
+            return (scaled or events)[-1]
         if named.startswith("alibi") and "alibi_scores" in steps.events:
             return steps.events["alibi_scores"][-1]
         if step == WEIGHTS:
@@ -520,7 +523,8 @@ def is_alike(value: Array, step: Array) -> bool:
 
 def is_shifted(scores: Array, step: Array) -> bool:
     """True if each row differs from that of a step by one number, but for what is hidden in both."""
-    hidden, meant = scores < HIDDEN, step < HIDDEN
+    hidden = scores < HIDDEN
+    meant = step < HIDDEN
     if not (hidden == meant).all() or np.isnan(scores[~hidden]).any() or step.shape[-1] <= 2:
         return False
     off = np.where(hidden, np.nan, scores - step)

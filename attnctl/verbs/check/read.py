@@ -63,7 +63,8 @@ Walked = tuple[Reading, Walk]
 
 
 def walk_over(reading: Reading, strictness: Strictness, plan: DumpPlan | None = None) -> Walk:
-    trace, settings = reading.trace, reading.settings
+    trace = reading.trace
+    settings = reading.settings
     ours, plan = (trace, plan) if plan else plan_dump(trace, settings)
     blanks = {name: np.isnan(ours[name]) for name in trace.begun if name in ours}
     dtype = settings.dtype if settings else trace.config.get("dtype")
@@ -103,7 +104,8 @@ def without_unasked(whole: Walked) -> Walked:
 
 def is_borne_out(walk: Walk, name: str) -> bool:
     """True where the recorded steps that are next computed from one agree."""
-    reached, verdicts = {name}, set()
+    reached = {name}
+    verdicts = set()
     for step in walk.derivation:
         if reached.isdisjoint(step.inputs):
             continue
@@ -119,7 +121,8 @@ def with_shown_mask(whole: Walked) -> Walked:
     reading, walk = whole
     if MASKED not in walk.record.plan.unasked:
         return whole
-    trace, mask = reading.trace, walk.record.trace[MASKED] > AS_GOOD_AS_HIDDEN
+    trace = reading.trace
+    mask = walk.record.trace[MASKED] > AS_GOOD_AS_HIDDEN
     steps = {**trace.steps, MASK: foreign_step(MASK, mask)}
     masked = replace(reading, trace=Trace(steps, {**trace, MASK: mask}, trace.header), shown=(MASKED,))
     return masked, walk_over(masked, walk.record.strictness)
@@ -170,7 +173,8 @@ def is_wrong_in(part: Part, name: str) -> bool:
     """True where a part of a step is off by far more than rounding, or is wrong when judged with care."""
     if name not in part.derivation:
         return False
-    steps, found = stretch(part.derivation, part.record, name), part.record.value(name)
+    steps = stretch(part.derivation, part.record, name)
+    found = part.record.value(name)
     try:
         value = recompute(part.record, steps, lambda *_: keep_digits, lambda _: keep_digits)
         if value is None or value.shape != found.shape:
@@ -220,7 +224,8 @@ def walk_over_each(readings: Iterable[Reading], strictness: Strictness) -> Itera
 
 
 def notes_of(trace: Trace, seen: Walked) -> Iterator[str]:
-    reading, record = seen[0], seen[1].record
+    reading = seen[0]
+    record = seen[1].record
     if read := [f"{theirs} as {ours}" for ours, theirs in trace.header.get("read", {}).items()]:
         yield f"Read {', '.join(read)}."
     yield from trace.header.get("notes", []) if "read" in trace.header else []

@@ -121,7 +121,9 @@ def is_foreign(trace: Trace) -> bool:
 
 def agreeing(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Walk] | None:
     """The first reading in which nothing is wrong, and all that was wrong or could not be judged agrees."""
-    settings, sizes = first.settings or Settings(), walk.record.plan.sizes
+    settings = first.settings or Settings()
+    sizes = walk.record.plan.sizes
+    # The likeliest first: layouts before options that nobody gave.
     others = chain(
         with_layout_said(first),
         counted_over_mask(first),
@@ -132,25 +134,37 @@ def agreeing(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Walk] | N
     )
     for base in chain((first,), others if walk.wrong else ()):
         plain = walk if base is first else look(base, walk.wrong[0])
-        for reading in by_names(base, plain.derivation) if plain else ():
-            if reading is first or (reading is base and plain and plain.wrong):
+        if not plain:
+            continue
+        for reading in by_names(base, plain.derivation):
+            if reading is first or (reading is base and plain.wrong):
                 continue
-            wrong = [reading.named.get(name, name) for name in walk.wrong[:1]]
-            # up to there it has to be walked to show that it is no better; all of it where None
-            until = max((*wrong, *reading.named.values()), key=list(TABLE).index) if wrong else None
-            found = look(reading, until)
-            whole = look(reading, None) if until and found and not found.wrong else found
+            whole = walk_if_better(reading, walk, look)
             if whole and not whole.wrong and mends(walk, whole, reading):
                 return reading, whole
     return None
 
 
+def walk_if_better(reading: Reading, walk: Walk, look: Look) -> Walk | None:
+    """The walk of a reading: only as far as shows that it is no better, where it is not."""
+    if not walk.wrong:
+        return look(reading, None)
+    first_wrong = reading.named.get(walk.wrong[0], walk.wrong[0])
+    until = max((first_wrong, *reading.named.values()), key=list(TABLE).index)
+    beginning = look(reading, until)
+    if beginning and not beginning.wrong:
+        return look(reading, None)
+    return beginning
+
+
 def nearest_reading(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Walk]:
     """The arrays by the names that are nearest to what they hold, where they are wrong by all of them."""
-    tried = by_names(first, walk.derivation)
-    walks = [(other, walk if other is first else look(other, None)) for other in tried]
-    found = [(reading, walked) for reading, walked in walks if walked]
-    return min(found, key=lambda pair: distance(pair[0], first.trace, pair[1]))
+    candidates = []
+    for reading in by_names(first, walk.derivation):
+        walked = walk if reading is first else look(reading, None)
+        if walked:
+            candidates.append((reading, walked))
+    return min(candidates, key=lambda pair: distance(pair[0], first.trace, pair[1]))
 
 
 def mends(walk: Walk, whole: Walk, reading: Reading) -> bool:
@@ -158,13 +172,21 @@ def mends(walk: Walk, whole: Walk, reading: Reading) -> bool:
 
     A step may go by another name there. With more heads, weights averaged over them are left out.
     """
-    agrees = [name for name, step in whole.steps.items() if step.verdict is Verdict.AGREES]
+    if not any(step.verdict is Verdict.AGREES for step in whole.steps.values()):
+        return False
     if reading.unasked:
         verdicts = {whole.steps[name].verdict for name in walk.wrong if name in whole.steps}
-        return bool(agrees) and verdicts <= {Verdict.AGREES, Verdict.NOT_RECORDED}
-    judged = {Verdict.AGREES, Verdict.WRONG, Verdict.CANNOT_TELL}  # the last of numbers of few digits
-    before, after = (sum(step.verdict in judged for step in each.steps.values()) for each in (walk, whole))
-    return bool(agrees) and after >= before + (not walk.wrong)
+        return verdicts <= {Verdict.AGREES, Verdict.NOT_RECORDED}
+
+    before = count_judged(walk)
+    after = count_judged(whole)
+    return after >= before if walk.wrong else after > before
+
+
+def count_judged(walk: Walk) -> int:
+    """How many steps were judged, those of few digits among them."""
+    judged = {Verdict.AGREES, Verdict.WRONG, Verdict.CANNOT_TELL}
+    return sum(step.verdict in judged for step in walk.steps.values())
 
 
 # --- names ---
@@ -173,21 +195,23 @@ def mends(walk: Walk, whole: Walk, reading: Reading) -> bool:
 def by_names(reading: Reading, derivation: Derivation) -> Iterator[Reading]:
     """A reading, and then the same with its arrays under the other names that they may go by."""
     yield reading
-    trace, read = reading.trace, reading.trace.header.get("read", {})
-    ways = {
-        ours: [ours, *(name for name in others if name in derivation and name not in trace)]
-        for ours, others in OTHER_NAMES.items()
-        if ours in trace and (ours in read or ours == "scores")
-    }
-    namings = [
-        {ours: name for ours, name in zip(ways, names, strict=True) if ours != name}
-        for names in product(*ways.values())
-        if len(set(names)) == len(names)
-    ]
-    for named in sorted(filter(None, namings), key=lambda naming: misnames(trace, naming)):
-        words = [f"{read.get(ours, ours)} as {name}" for ours, name in named.items()]
-        said = ", ".join([*([reading.words] if reading.words else []), *words])
-        yield replace(reading, trace=rename_array(trace, named), words=said, named=named)
+    trace = reading.trace
+    theirs_of = trace.header.get("read", {})
+    names_of = {}
+    for ours, others in OTHER_NAMES.items():
+        if ours in trace and (ours in theirs_of or ours == "scores"):
+            free = [name for name in others if name in derivation and name not in trace]
+            names_of[ours] = [ours, *free]
+
+    namings = []
+    for names in product(*names_of.values()):
+        named = {ours: name for ours, name in zip(names_of, names, strict=True) if ours != name}
+        if named and len(set(names)) == len(names):
+            namings.append(named)
+    for named in sorted(namings, key=lambda naming: misnames(trace, naming)):
+        words = [reading.words] if reading.words else []
+        words += [f"{theirs_of.get(ours, ours)} as {name}" for ours, name in named.items()]
+        yield replace(reading, trace=rename_array(trace, named), words=", ".join(words), named=named)
 
 
 def misnames(trace: Trace, named: Mapping[str, str]) -> int:
@@ -201,19 +225,25 @@ CLEARLY = 0.5
 
 
 def distance(reading: Reading, trace: Trace, walk: Walk) -> tuple[float, ...]:
-    there = [reading.named.get(name, name) for name in OTHER_NAMES if name in trace]
-    gaps = [walk.steps[name].gap for name in there if name in walk.steps]
+    """How far arrays are from what they are called: how many are wrong, in how many numbers, how far."""
+    names = [reading.named.get(name, name) for name in OTHER_NAMES if name in trace]
+    gaps = [walk.steps[name].gap for name in names if name in walk.steps]
+    unjudged = gaps.count(None)
     differing = sum(gap.differing for gap in gaps if gap)
     largest = sum(gap.largest for gap in gaps if gap)
-    far = largest / CLEARLY if reading.named else largest
-    return len(walk.wrong) + gaps.count(None), misnames(trace, reading.named), differing, far
+    if reading.named:
+        largest = largest / CLEARLY
+    return len(walk.wrong) + unjudged, misnames(trace, reading.named), differing, largest
 
 
 def rename_array(trace: Trace, named: Mapping[str, str]) -> Trace:
+    """The trace with arrays, and the gradients by them, under other names, in the order of the table."""
     named = {**named, **{gradient_of(name): gradient_of(other) for name, other in named.items()}}
-    found = {named.get(name, name): trace[name] for name in trace}
-    names = [*(name for name in TABLE if name in found), *(name for name in found if name not in TABLE)]
-    return Trace({name: foreign_step(name, found[name]) for name in names}, found, trace.header)
+    arrays = {named.get(name, name): trace[name] for name in trace}
+    known = [name for name in TABLE if name in arrays]
+    others = [name for name in arrays if name not in TABLE]
+    steps = {name: foreign_step(name, arrays[name]) for name in (*known, *others)}
+    return Trace(steps, arrays, trace.header)
 
 
 # --- layouts ---
@@ -222,19 +252,22 @@ def rename_array(trace: Trace, named: Mapping[str, str]) -> Trace:
 def with_layout_said(first: Reading) -> Iterator[Reading]:
     """Q, K and V of three axes as (head, n, d), where nobody says that these are the axes of a batch."""
     settings = first.settings or Settings()
-    axes = {first.trace[name].ndim for name in PROJECTED if name in first.trace}
-    if axes == {3} and X not in first.trace and settings.layout is None and settings.heads is None:
+    is_said = X in first.trace or settings.layout is not None or settings.heads is not None
+    dimensions = {first.trace[name].ndim for name in PROJECTED if name in first.trace}
+    if dimensions == {3} and not is_said:
         yield replace(first, settings=settings.with_(layout="hnd"), words="Q, K and V as (head, n, d)")
 
 
 def layouts(first: Reading, sizes: Mapping[str, int]) -> Iterator[Reading]:
+    """The same with some arrays laid out otherwise."""
     trace = first.trace
-    for changed, words in chain(
+    ways = chain(
         as_linear(trace),
         tokens_before_heads(first),
         packed_otherwise(trace, sizes),
         splits_otherwise(trace),
-    ):
+    )
+    for changed, words in ways:
         yield replace(first, trace=replace(trace, arrays={**trace, **changed}), words=words)
 
 
@@ -243,13 +276,15 @@ def as_linear(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
     if LAID_OUT in trace.header:
         return
     projections = [matrix_of(symbol) for symbol in PROJECTED]
-    read = trace.header.get("read", {})
-    theirs = [read[name] for name in (" ".join(projections), *projections) if name in read]
+    theirs_of = trace.header.get("read", {})
+    theirs = [theirs_of[name] for name in (" ".join(projections), *projections) if name in theirs_of]
     if not all(map(MATRIX.fullmatch, theirs)):
         return  # their names tell
+
     for names in (projections, [*projections, W_O]):
         shapes = [trace[name].shape if name in trace else () for name in names]
-        if all(len(shape) == 2 and shape[0] == shape[1] for shape in shapes):
+        are_square = all(len(shape) == 2 and shape[0] == shape[1] for shape in shapes)
+        if are_square:
             yield {name: trace[name].T for name in names}, f"{' '.join(names)} as (out, in)"
 
 
@@ -260,18 +295,24 @@ def tokens_before_heads(first: Reading) -> Iterator[tuple[dict[str, Array], str]
     """
     trace = first.trace
     names = arrays_by_head(trace)
-    if any(name in trace and not TABLE[name].broadcasts for name in TABLE if TABLE[name].of_scores):
+    scores = [name for name in TABLE if TABLE[name].of_scores and not TABLE[name].broadcasts]
+    if any(name in trace for name in scores):
         names = tuple(name for name in names if is_square(trace, [name]))
-    if names and not is_layout_said(first):
-        for turned in dict.fromkeys((names, tuple(name for name in names if name != OUTPUT))):
-            changed = {name: trace[name].swapaxes(-3, -2) for name in turned}
-            yield changed, f"{' '.join(turned)} as (token, head, d_k)"
+    if not names or is_layout_said(first):
+        return
+
+    # The output may have heads before tokens all the same.
+    but_output = tuple(name for name in names if name != OUTPUT)
+    for turned in dict.fromkeys((names, but_output)):
+        changed = {name: trace[name].swapaxes(-3, -2) for name in turned}
+        yield changed, f"{' '.join(turned)} as (token, head, d_k)"
 
 
 def arrays_by_head(trace: Trace) -> tuple[str, ...]:
+    """The vectors of a trace that have an axis of heads."""
     most = max((trace[name].ndim for name in PROJECTED if name in trace), default=0)
-    able = (*VECTORS, *map(gradient_of, VECTORS), OUTPUT, gradient_of(OUTPUT))
-    return tuple(name for name in able if name in trace and trace[name].ndim == max(most, 3))
+    may_have_heads = (*VECTORS, *map(gradient_of, VECTORS), OUTPUT, gradient_of(OUTPUT))
+    return tuple(name for name in may_have_heads if name in trace and trace[name].ndim == max(most, 3))
 
 
 def is_square(trace: Trace, names: Sequence[str]) -> bool:
@@ -297,42 +338,49 @@ def ambiguous(reading: Reading) -> str:
 def splits_otherwise(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
     """Steps of chunks with axes exchanged that are of one size."""
     names = [name for name in (CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES) if name in trace]
-    axes = {name: ("batch", *TABLE[name].axes)[-trace[name].ndim :] for name in names}
+    axes_of = {name: ("batch", *TABLE[name].axes)[-trace[name].ndim :] for name in names}
     for one, other in combinations(("batch", "chunk", "head", "query"), 2):
-        changed = {
-            name: trace[name].swapaxes(axes[name].index(one), axes[name].index(other))
-            for name in names
-            if {one, other} <= {*axes[name]}
-        }
-        if changed and all(array.shape == trace[name].shape for name, array in changed.items()):
+        changed = {}
+        for name, axes in axes_of.items():
+            if one in axes and other in axes:
+                changed[name] = trace[name].swapaxes(axes.index(one), axes.index(other))
+
+        keeps_shapes = all(array.shape == trace[name].shape for name, array in changed.items())
+        if changed and keeps_shapes:
             yield changed, f"{' '.join(changed)} with {one} and {other} the other way round"
 
 
 def packed_otherwise(trace: Trace, sizes: Mapping[str, int]) -> Iterator[tuple[dict[str, Array], str]]:
     """A packed matrix split head by head where it was split in thirds, and the other way round."""
-    heads, read = sizes.get("head", 1), trace.header.get("read", {})
-    packed = [names.split() for names in read if names.startswith(("W_Q W_K", "b_Q b_K"))]
+    heads = sizes.get("head", 1)
+    theirs_of = trace.header.get("read", {})
+    packed = [names.split() for names in theirs_of if names.startswith(("W_Q W_K", "b_Q b_K"))]
     if heads == 1 or not packed:
         return
-    by_head = "query_key_value" in read[" ".join(packed[0])]
+
+    theirs = theirs_of[" ".join(packed[0])]
+    was_by_head = "query_key_value" in theirs
     changed: dict[str, Array] = {}
     for names in packed:
         parts = np.stack([trace[name] for name in names])
-        if by_head:
+        if was_by_head:
             whole = rearrange(parts, "part ... (head d) -> ... (head part d)", head=heads)
             parts = rearrange(whole, "... (part column) -> part ... column", part=3)
         else:
             whole = rearrange(parts, "part ... column -> ... (part column)")
             parts = rearrange(whole, "... (head part d) -> part ... (head d)", head=heads, part=3)
         changed |= dict(zip(names, parts, strict=True))
-    yield changed, f"{read[' '.join(packed[0])]} as {'Q, K, V in thirds' if by_head else 'Q, K, V by head'}"
+    yield changed, f"{theirs} as {'Q, K, V in thirds' if was_by_head else 'Q, K, V by head'}"
 
 
 # --- sinks and norms ---
 
 
 def reading_as_sink(first: Reading, sizes: Mapping[str, int]) -> Iterator[Reading]:
-    for name in first.trace if SINK not in first.trace else ():
+    """An array that nobody knows and that has a number for each head, as their sinks."""
+    if SINK in first.trace:
+        return
+    for name in first.trace:
         if name not in TABLE and first.trace[name].size == sizes.get("head"):
             yield replace(first, trace=rename_array(first.trace, {name: SINK}), words=f"{name} as {SINK}")
 
@@ -350,12 +398,14 @@ def head_norms(settings: Settings, *eps: float | None) -> Iterator[HeadNorm]:
 
 
 def with_norms_read(first: Reading, settings: Settings) -> Iterator[Reading]:
-    there = [name for name in NORM_WEIGHTS if name in first.trace]
-    if there:
-        for how, plus_one in product(head_norms(settings, *EPS), (False, True)):
-            norm = replace(how, plus_one=plus_one)
-            words = f"{' and '.join(there)} by {' '.join(flags_of('qk_norm', norm))}"
-            yield replace(first, settings=settings.with_(qk_norm=norm), words=words)
+    """Weights of norms that the arrays hold, by each kind of norm."""
+    names = [name for name in NORM_WEIGHTS if name in first.trace]
+    if not names:
+        return
+    for kind, plus_one in product(head_norms(settings, *EPS), (False, True)):
+        norm = replace(kind, plus_one=plus_one)
+        words = f"{' and '.join(names)} by {' '.join(flags_of('qk_norm', norm))}"
+        yield replace(first, settings=settings.with_(qk_norm=norm), words=words)
 
 
 # --- positions ---
@@ -366,7 +416,8 @@ def counted_over_mask(first: Reading) -> Iterator[Reading]:
 
     Where they are to be counted, tokens of padding may be at 1, as in Hugging Face's models, or at 0.
     """
-    trace, settings = first.trace, first.settings or Settings()
+    trace = first.trace
+    settings = first.settings or Settings()
     if MASK not in trace or POSITION_IDS in trace or not isinstance(settings.positions, Rotary):
         return
     mask = np.asarray(trace[MASK])
@@ -382,10 +433,12 @@ def counted_over_mask(first: Reading) -> Iterator[Reading]:
         return
     if mask.dtype.kind not in "bui" or mask.ndim > 2:
         return
-    real = np.asarray(np.atleast_2d(mask).astype(bool).any(axis=0))
-    if real[:1].any() or not real.any() or not 0 < queries <= len(real):
+
+    is_token = np.asarray(np.atleast_2d(mask).astype(bool).any(axis=0))
+    has_left_padding = is_token.any() and not is_token[:1].any()
+    if not has_left_padding or not 0 < queries <= len(is_token):
         return
-    places = count_positions(real[None], queries)[0]
+    places = count_positions(is_token[None], queries)[0]
     yield replace(with_places(first, places), words="positions as counted over the keys that mask shows")
 
 
@@ -440,13 +493,16 @@ def without_option(given: Settings, keyword: str, value: Any) -> Settings:
 
 
 def with_options(first: Reading, settings: Settings, sizes: Mapping[str, int]) -> Iterator[Reading]:
-    masks: list[tuple[Settings, tuple[Unasked, ...]]] = [(settings, ())]
-    masks += [(causal, (("--causal", "mask-unasked", ""),)) for causal in with_causal(settings)]
-    for base, mask in masks:
-        if mask:
-            yield replace(first, settings=base, unasked=mask)
-        for changed, said in steps_more(base, first.trace, sizes):
-            yield replace(first, settings=changed, unasked=(said, *mask))
+    """The same with an option that nobody gave, or with causal, or both."""
+    bases: list[tuple[Settings, tuple[Unasked, ...]]] = [(settings, ())]
+    by_causal: Unasked = ("--causal", "mask-unasked", "")
+    bases += [(causal, (by_causal,)) for causal in with_causal(settings)]
+
+    for base, unasked in bases:
+        if unasked:
+            yield replace(first, settings=base, unasked=unasked)
+        for changed, step in steps_more(base, first.trace, sizes):
+            yield replace(first, settings=changed, unasked=(step, *unasked))
     yield from with_names(first, settings)
     yield from with_heads(first, settings, sizes)
 
@@ -475,16 +531,20 @@ def with_causal(settings: Settings) -> Iterator[Settings]:
 
 
 def shown_causal(first: Reading) -> Iterator[Reading]:
+    """A causal mask that the weights show: no query sees a later key, and some see an earlier one."""
     weights = np.asarray(first.trace.get(WEIGHTS, ()))
+    if weights.ndim < 2 or weights.shape[-2] != weights.shape[-1]:
+        return
     later = np.triu(np.ones(weights.shape[-2:], bool), 1)
-    square = weights.ndim > 1 and weights.shape[-2] == weights.shape[-1]
-    if square and later.any() and not weights[..., later].any() and weights[..., later.T].any():
+    is_shown = later.any() and not weights[..., later].any() and weights[..., later.T].any()
+    if is_shown:
         for causal in with_causal(first.settings or Settings()):
             yield replace(first, settings=causal, presumed=("--causal",))
 
 
 def with_names(first: Reading, settings: Settings) -> Iterator[Reading]:
-    trace, read = first.trace, first.trace.header.get("read", {})
+    trace = first.trace
+    read = first.trace.header.get("read", {})
     turned = {"Q": "Q_rotated", "K": "K_rotated"} if isinstance(settings.positions, Rotary) else {}
     names = {ours: other for ours, other in turned.items() if ours in trace and other not in trace}
     ways = [(names, "rotary-missing")] if len(names) > 1 else []

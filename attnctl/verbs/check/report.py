@@ -120,8 +120,9 @@ class Report(Displayed):
     def unasked(self) -> str | None:
         """The options with which everything agrees, where they were not given."""
         options = [finding.option for finding in self.findings]
-        told = [option for option in options if option is not None]
-        return " ".join(told) if told and told == options and not self.cannot_tell else None
+        known = [option for option in options if option is not None]
+        is_all = bool(known) and len(known) == len(options) and not self.cannot_tell
+        return " ".join(known) if is_all else None
 
     @property
     def agrees(self) -> bool | None:
@@ -135,11 +136,12 @@ class Report(Displayed):
 
     @property
     def not_filled(self) -> list[str]:
-        return [
-            name
-            for name, step in self.steps.items()
-            if step.verdict is Verdict.NOT_FILLED or (step.gap and step.gap.filled < step.gap.of)
-        ]
+        names = []
+        for name, step in self.steps.items():
+            is_partly_filled = step.gap and step.gap.filled < step.gap.of
+            if step.verdict is Verdict.NOT_FILLED or is_partly_filled:
+                names.append(name)
+        return names
 
     @property
     def first(self) -> str | None:
@@ -158,51 +160,72 @@ class Report(Displayed):
         return max(gaps, key=lambda gap: gap.largest, default=None)
 
     def wrong_cells(self) -> dict[str, tuple[Array, Array]]:
-        out = {}
+        """By wrong step: which numbers are wrong, and what they should be."""
+        cells = {}
         for name in self.walk.wrong:
-            if (expected := self.walk.expect(name)) is not None:
-                out[name] = wrong_numbers(self.walk.record, name, expected), expected.value
-        return out
+            expected = self.walk.expect(name)
+            if expected is not None:
+                cells[name] = wrong_numbers(self.walk.record, name, expected), expected.value
+        return cells
 
     def to_dict(self) -> dict[str, Any]:
-        largest = self.gap and strict_number(self.gap.largest)
-        nothing = dict.fromkeys(FINDING_KEYS) | {"largest_difference": largest, "also": []}
-        first, *then = [self.finding_dict(finding) for finding in self.findings] or [nothing]
-        made = {name: self.trace.header[name] for name in (CALL, ATTENTION) if name in self.trace.header}
-        return made | {
+        if self.findings:
+            first, *then = [self.finding_dict(finding) for finding in self.findings]
+        else:
+            largest = self.gap and strict_number(self.gap.largest)
+            first = dict.fromkeys(FINDING_KEYS) | {"largest_difference": largest, "also": []}
+            then = []
+
+        cannot_tell = []
+        for unjudged in self.cannot_tell:
+            said = {"record": list(unjudged.record), "otherwise": unjudged.otherwise or None}
+            cannot_tell.append(asdict(unjudged) | said)
+
+        # Where a trace was captured, or stands in a program, it says so first.
+        header = self.trace.header
+        plain: dict[str, Any] = {name: header[name] for name in (CALL, ATTENTION) if name in header}
+        plain |= {
             "agrees": self.agrees,
             "first": first.pop("step"),
             **first,
             "then": then,
             "steps": {name: self.step_dict(step) for name, step in self.steps.items()},
             "unknown": list(self.unknown),
-            "cannot_tell": [
-                asdict(unjudged)
-                | {"record": list(unjudged.record), "otherwise": unjudged.otherwise or None}
-                for unjudged in self.cannot_tell
-            ],
+            "cannot_tell": cannot_tell,
             "not_filled": self.not_filled,
             "notes": list(self.notes),
             "reading": self.reading or None,
             "unasked": self.unasked,
             "presumed": " ".join(self.presumed) or None,
-            **({"broken": list(self.broken)} if self.broken else {}),
         }
+        if self.broken:
+            plain["broken"] = list(self.broken)
+        return plain
 
     def finding_dict(self, finding: Finding) -> dict[str, Any]:
+        """A finding under the keys of `FINDING_KEYS`, with its place in a program."""
         gap = finding.gap
-        where = strict_number(gap.largest), list(gap.at), spell_cell(self.trace, finding.step, gap.at)
-        words = finding.words or None, finding.fix or None, list(finding.also), finding.hint or None
-        row: dict[str, Any] = dict(
-            zip(FINDING_KEYS, (finding.step, finding.mistake, *where, *words), strict=True)
-        )
+        row: dict[str, Any] = {
+            "step": finding.step,
+            "mistake": finding.mistake,
+            "largest_difference": strict_number(gap.largest),
+            "at": list(gap.at),
+            "cell": spell_cell(self.trace, finding.step, gap.at),
+            "words": finding.words or None,
+            "fix": finding.fix or None,
+            "also": list(finding.also),
+            "hint": finding.hint or None,
+        }
         place = self.places.get(finding.step)
-        return row if place is None else row | {"place": place.text, **place.span}
+        if place is not None:
+            row |= {"place": place.text, **place.span}
+        return row
 
     def step_dict(self, step: Checked) -> dict[str, Any]:
-        if (gap := step.gap) is None:
+        gap = step.gap
+        if gap is None:
             return {"verdict": step.verdict.value}
-        out: dict[str, Any] = {
+        plain: dict[str, Any] = {
             "verdict": step.verdict.value,
             "largest_difference": strict_number(gap.largest),
             "allowed": strict_number(gap.allowed),
@@ -211,10 +234,11 @@ class Report(Displayed):
             "of": gap.filled,
         }
         if step.broken:
-            out["rows"] = str(step.broken)
+            plain["rows"] = str(step.broken)
         if step.verdict is Verdict.WRONG:
-            out |= {"found": strict_number(gap.found), "expected": strict_number(gap.expected)}
-        return out
+            plain["found"] = strict_number(gap.found)
+            plain["expected"] = strict_number(gap.expected)
+        return plain
 
 
 def strict_number(value: float) -> float | str:
@@ -224,8 +248,8 @@ def strict_number(value: float) -> float | str:
 
 def find_unjudged(walk: Walk, steps: Mapping[str, Checked], reading: Reading) -> Iterator[Unjudged]:
     for name, checked in steps.items():
-        given = name not in walk.derivation or isinstance(walk.derivation[name].op, Given)
-        if given or name in reading.taken:
+        is_given = name not in walk.derivation or isinstance(walk.derivation[name].op, Given)
+        if is_given or name in reading.taken:
             continue
         if name in reading.shown:
             why = "nothing says which keys it should hide; the others were judged"
@@ -234,23 +258,29 @@ def find_unjudged(walk: Walk, steps: Mapping[str, Checked], reading: Reading) ->
             yield why_blurred(walk, name, checked)
         elif checked.verdict is Verdict.NOT_CHECKABLE:
             yield why_unfounded(walk, name)
+
     for name, option in reading.left_out.items():
         if name in reading.doubtful and name not in walk.derivation:
             yield why_left_out(name, option)
 
 
 def why_blurred(walk: Walk, name: str, checked: Checked) -> Unjudged:
+    """Rounding on the way to a step may put it off by as much as its numbers vary."""
     record = walk.record
     if np.isinf(checked.blurred):
         why = "what it is computed from is NaN or has overflowed, so its numbers could be anything"
         return Unjudged(name, why, (), "Record it from inputs whose numbers are finite")
+
+    # The first steps on the way that nobody recorded: with them less rounding would add up.
     steps = stretch(walk.derivation, record, name)[:-1]
     unrecorded = {step.name for step in steps}
     first = tuple(step.name for step in steps if unrecorded.isdisjoint(step.inputs))
-    kind = str(record.strictness)
+
+    allowance = str(record.strictness)
     if record.strictness.decimals is None:
-        kind += f" in {(record.unrecorded if steps else record.precision(name)).name}"
-    why = f"{kind} may put it off by {checked.blurred:.0%} of how far its numbers vary"
+        precision = record.unrecorded if steps else record.precision(name)
+        allowance += f" in {precision.name}"
+    why = f"{allowance} may put it off by {checked.blurred:.0%} of how far its numbers vary"
     return Unjudged(name, why, first, "Record it and what it is computed from in more digits")
 
 
@@ -260,11 +290,14 @@ def why_left_out(name: str, option: str) -> Unjudged:
 
 
 def why_unfounded(walk: Walk, name: str) -> Unjudged:
-    step, record = walk.derivation[name], walk.record
+    """Nothing says how a step came about, or what it is computed from is not there."""
+    step = walk.derivation[name]
+    record = walk.record
     if isinstance(step.op, Unstated):
         why = "nothing says how it came about"
-        option = f"; {step.op.option} would, and was not given" if step.op.option else ""
-        return Unjudged(name, why + option, (), "Say so by the options, or leave it out")
+        if step.op.option:
+            why += f"; {step.op.option} would, and was not given"
+        return Unjudged(name, why, (), "Say so by the options, or leave it out")
     missing = tuple(read for read in step.inputs if read not in record and walk.values.get(read) is None)
     return Unjudged(name, "what it is computed from is not recorded", missing)
 
@@ -311,21 +344,24 @@ class CheckedTrace:
         if self.summary is not None:
             return self.summary.words
         if self.report is None:
+            # Why there is no report, without what to do about it.
             return "its output is after dropout" if DROPPED in self.trace else self.again.partition(" (")[0]
         if self.report.unasked:
             return f"agrees with {self.report.unasked}"
-        first = next(iter(self.report.findings), None)
-        if first is None:
+        if not self.report.findings:
             return "" if self.report.agrees else "cannot tell"
+        first = self.report.findings[0]
         return f"{first.step}: {first.words}" if first.words else f"{first.step} is wrong"
 
     def to_dict(self) -> dict[str, Any]:
         if self.summary is not None:
             told: dict[str, Any] = json.loads(zlib.decompress(self.summary.told))
             return told
-        nothing = {CALL: self.trace.header.get(CALL), "why": self.words}
-        found = nothing if self.report is None else self.report.to_dict()
-        return {"number": self.number, **found, "agrees": self.agrees}
+        if self.report is None:
+            plain = {CALL: self.trace.header.get(CALL), "why": self.words}
+        else:
+            plain = self.report.to_dict()
+        return {"number": self.number, **plain, "agrees": self.agrees}
 
     def summarize(self, *, tell: bool) -> CheckedTrace:
         """The same without arrays and report, which of 100,000 calls would fill the memory.
@@ -377,14 +413,16 @@ def check_each(
     return found
 
 
-def check_one(traces: Sequence[Trace], at: int, number: int, judge: Judge) -> CheckedTrace:
+def check_one(traces: Sequence[Trace], index: int, number: int, judge: Judge) -> CheckedTrace:
     """Check one of these; it is judged by itself, and so is one that cannot be read."""
     trace = Trace({}, {}, {CALL: {"number": number, "at": "", "module": ""}})
+    is_only = len(traces) == 1
     try:
-        trace = traces[at]
-        return CheckedTrace(number, trace, *judge(trace, f"[{number}]" * (len(traces) > 1)))
+        trace = traces[index]
+        report, again = judge(trace, "" if is_only else f"[{number}]")
+        return CheckedTrace(number, trace, report, again)
     except AttnError as error:
-        if len(traces) == 1:
+        if is_only:
             raise
         return CheckedTrace(number, trace, None, error.problems[0])
 
@@ -392,4 +430,6 @@ def check_one(traces: Sequence[Trace], at: int, number: int, judge: Judge) -> Ch
 def agree(found: Sequence[CheckedTrace]) -> bool | None:
     """True if all do, False if one does not; None where none is wrong, and some could not be judged."""
     verdicts = {checked.agrees for checked in found}
-    return False if False in verdicts else None if None in verdicts else True
+    if False in verdicts:
+        return False
+    return None if None in verdicts else True

@@ -22,7 +22,7 @@ from attnctl.evidence.judge import like, vanishes, wrong_numbers
 from attnctl.evidence.precision import FLOAT32, Precision
 from attnctl.evidence.recompute import Probe
 from attnctl.evidence.record import may_have_unseen
-from attnctl.evidence.rounding import boundless, exactly
+from attnctl.evidence.rounding import Known, boundless, exactly
 from attnctl.evidence.walk import Walk
 from attnctl.math import Array
 from attnctl.math.ops import Softmax
@@ -118,24 +118,35 @@ class Search:
 
         With `plainly` nothing is drawn of how programs round: what is off by little counts as right.
         """
-        record, walk = part.record, leniently(part.walk)
+        record = part.record
+        walk = leniently(part.walk)
         if first not in walk.wrong:
             walk = part.walk
         expected = walk.expect(first)
         assert expected is not None  # or the step could not be wrong
+
         found = record.value(first)
         if plainly:
-            expected, gap = exactly(expected.value), np.abs(found - expected.value)
-            differs = ~(np.where(found == expected.value, 0.0, gap) <= slight(expected.value))
-            differs &= ~np.isnan(expected.value)
+            expected = exactly(expected.value)
+            differs = differs_plainly(found, expected.value)
         else:
             differs = wrong_numbers(record, first, expected)
         by_rows = walk.steps[first].broken is not None and not differs.any()
         if by_rows:  # none by itself, all together
             differs = np.isfinite(expected.value)
-        case = WrongStep(walk.derivation, record, first, found, expected, differs, walk, part.begin)
-        earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
-        return cls(case, part, earlier, patience, by_rows=by_rows)
+
+        case = WrongStep(
+            walk.derivation,
+            record,
+            first,
+            found=found,
+            expected=expected,
+            differs=differs,
+            walk=walk,
+            begin=part.begin,
+        )
+        named_before = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
+        return cls(case, part, named_before, patience, by_rows=by_rows)
 
     def fits(self, *, fitted: bool = False, others: Sequence[Fit] = ()) -> list[Fit]:
         """What makes the step, best first, and others: mistakes with a number to fit, or those without.
@@ -143,15 +154,16 @@ class Search:
         What may be one of two is remembered.
         """
         self.case.effort.allow(MOST_FITTED * self.patience if fitted else inf)
-        found = {fit.mistakes[0][0].name: fit for fit in others}
+        by_mistake = {fit.mistakes[0][0].name: fit for fit in others}
         for mistake, plant in self.plants(self.case, [one for one in CATALOGUE if one.fitted is fitted]):
             value = plant.case.value(anyway=True)
-            fit, other = self.held(plant, ((mistake, plant),), value), found.get(mistake.name)
-            if fit and (other is None or self.is_better(fit, other)):
-                found[mistake.name] = fit
+            fit = self.held(plant, ((mistake, plant),), value)
+            earlier = by_mistake.get(mistake.name)
+            if fit and (earlier is None or self.is_better(fit, earlier)):
+                by_mistake[mistake.name] = fit
             if value is not None and self.may_be_half(value):
                 self.halves.append((self.case.misfit(value), mistake, plant))
-        return rank_fits(list(found.values()), self.floor)
+        return rank_fits(list(by_mistake.values()), self.floor)
 
     def is_better(self, fit: Fit, earlier: Fit) -> bool:
         """True for a way to make a mistake that leaves less than an earlier one, by more than chance."""
@@ -166,17 +178,22 @@ class Search:
         in another part comes no nearer here.
         """
         self.case.effort.allow(MOST_FITTED * self.patience)
+        screened_before = frozenset(self.screened)
         others = []
-        before = frozenset(self.screened)
         for mistake, plant in self.plants_to_screen():
-            value = None if mistake.name in before else value_of(plant.case)
+            value = None if mistake.name in screened_before else value_of(plant.case)
             if value is None:
                 continue
             self.screened.add(mistake.name)
             if not self.near(value, EXPLAINED):
                 continue
-            made, misfit = Walk(self.case.walk.record, plant.case.derivation), self.case.misfit(value)
-            fit = Fit(((mistake, plant),), made, certain=True, misfit=misfit)
+
+            fit = Fit(
+                ((mistake, plant),),
+                Walk(self.case.walk.record, plant.case.derivation),
+                certain=True,
+                misfit=self.case.misfit(value),
+            )
             if self.exactly(fit):
                 yield fit
             else:
@@ -191,8 +208,10 @@ class Search:
 
     def exactly(self, fit: Fit) -> bool:
         """True for a fit that leaves so little that no fitted number could leave less."""
-        precise = self.precision.bits >= FLOAT32.bits
-        return precise and fit.misfit <= max(ROUNDING * self.floor, 0.0 if fit.walk.wrong else fit.rounding)
+        if self.precision.bits < FLOAT32.bits:
+            return False
+        by_rounding = 0.0 if fit.walk.wrong else fit.rounding
+        return fit.misfit <= max(ROUNDING * self.floor, by_rounding)
 
     @property
     def precision(self) -> Precision:
@@ -203,22 +222,30 @@ class Search:
         return rounding_floor(self.case)
 
     def plants(self, case: WrongStep, mistakes: Iterable[Mistake]) -> Iterator[tuple[Mistake, Plant]]:
-        earlier = [name for name in self.named if name.subject]
+        """The programs that make these mistakes, but for those that contradict what was named before."""
+        about_the_same = [earlier for earlier in self.named if earlier.subject]
         for mistake in mistakes:
-            if not any(mistake.contradicts(fit) and mistake.name != fit.name for fit in earlier):
-                yield from ((mistake, plant) for plant in mistake.at(case))
+            others = [earlier for earlier in about_the_same if earlier.name != mistake.name]
+            if any(mistake.contradicts(earlier) for earlier in others):
+                continue
+            for plant in mistake.at(case):
+                yield mistake, plant
 
     def pairs(self) -> list[Fit]:
         """Two mistakes between the same two recorded steps: first those of which nothing is fitted."""
         share = IN_A_PART if self.part.words else 1.0
         self.case.effort.allow(MOST_TRIED * share * self.patience)
-        halves = [(mistake, plant) for _, mistake, plant in sorted(self.halves, key=lambda half: half[0])]
-        known = [half for half in halves if not half[0].fitted]
-        found = list(self.beside(known, fitted=False)) or list(self.beside(halves, fitted=True))
-        return rank_fits(found, self.floor)
+
+        by_misfit = sorted(self.halves, key=lambda half: half[0])
+        halves = [(mistake, plant) for _, mistake, plant in by_misfit]
+        without_number = [half for half in halves if not half[0].fitted]
+        pairs = list(self.beside(without_number, fitted=False)) or list(self.beside(halves, fitted=True))
+        return rank_fits(pairs, self.floor)
 
     def beside(self, halves: Sequence[tuple[Mistake, Plant]], *, fitted: bool) -> Iterator[Fit]:
+        """Pairs of one of these and another mistake, made in the program of the first."""
         for mistake, plant in halves:
+            # Of two that are both without a number each pair is tried once.
             start = 0 if fitted else CATALOGUE.index(mistake) + 1
             others = [other for other in CATALOGUE[start:] if other.exact and other.fitted is fitted]
             others = [other for other in others if not other.contradicts(mistake)]
@@ -234,66 +261,99 @@ class Search:
 
     def explains_half(self, mistake: Mistake) -> bool:
         """True for a mistake that, made alone, gives half of the numbers that are wrong."""
-        found, error, differs = self.case.found, self.case.expected.error, self.case.differs
-        values = (plant.case.value(anyway=True) for plant in mistake.at(self.case))
-        gaps = (np.abs(found - value)[differs] for value in values if value is not None)
-        return any((gap <= error[differs]).mean() > NEAR for gap in gaps if gap.size)
+        differs = self.case.differs
+        error = self.case.expected.error
+        for plant in mistake.at(self.case):
+            value = plant.case.value(anyway=True)
+            if value is None:
+                continue
+            gap = np.abs(self.case.found - value)[differs]
+            if gap.size and (gap <= error[differs]).mean() > NEAR:
+                return True
+        return False
 
     def in_order(self, *mistakes: Planted) -> tuple[Planted, ...]:
-        at = {step.name: place for place, step in enumerate(self.case.derivation)}
-        return tuple(sorted(mistakes, key=lambda one: min(at.get(name, len(at)) for name in one[0].steps)))
+        """Mistakes in the order of the steps where they are made."""
+        number_of = {step.name: number for number, step in enumerate(self.case.derivation)}
+        last = len(number_of)
+
+        def first_step(planted: Planted) -> int:
+            return min(number_of.get(name, last) for name in planted[0].steps)
+
+        return tuple(sorted(mistakes, key=first_step))
 
     def may_be_half(self, value: Array) -> bool:
         """True for a plant that may be one of two mistakes: it leaves alone most of what is right."""
-        untouched = ~self.case.differs & ~boundless(self.case.expected.error)
-        moved = np.abs(value - self.case.expected.value) > 4 * self.case.expected.error
-        return bool((moved & untouched).sum() <= self.case.differs.sum() / 4)
+        is_right = ~self.case.differs & ~boundless(self.case.expected.error)
+        is_moved = np.abs(value - self.case.expected.value) > 4 * self.case.expected.error
+        return bool((is_moved & is_right).sum() <= self.case.differs.sum() / 4)
 
     def held(self, plant: Plant, mistakes: tuple[Planted, ...], value: Array | None) -> Fit | None:
         """The fit of a plant, if it reproduces the step within rounding and upsets none before it."""
-        exact = all(mistake.exact for mistake, _ in mistakes)
-        if value is None or (exact and not self.near(value, EXPLAINED / len(mistakes) ** 2)):
+        if value is None:
             return None
-        if exact and self.upsets(value):
+        # What is quick to tell comes before the walk. Of two mistakes each may hide some of the other.
+        is_exact = all(mistake.exact for mistake, _ in mistakes)
+        if is_exact and not self.near(value, EXPLAINED / len(mistakes) ** 2):
             return None
-        first, differs = self.case.first, self.case.differs
+        if is_exact and self.upsets(value):
+            return None
         if self.is_only_nan and not self.explains_nan(mistakes, value):
             return None
+
+        walked = self.walk_to_first(plant)
+        if walked is None:
+            return None
+        walk, expected = walked
+
+        squares = expected.squares_in(expected.enough_runs)
+        is_certain = np.isfinite(squares)
+        misfit = self.case.misfit(value)
+        is_reproduced = bool((self.case.differs & is_certain).any())
+        if not is_certain.any():  # one row that sees nothing is in every sum: it comes to 0 here
+            is_reproduced = misfit <= ROUNDING * self.floor
+        explains = self.gives_nan(value) if self.shows_only_nan else is_reproduced
+        if not explains:
+            return None
+
+        rounding = float(np.sqrt(squares[is_certain].mean())) if is_certain.any() else 0.0
+        return Fit(mistakes, walk, certain=is_reproduced and is_exact, misfit=misfit, rounding=rounding)
+
+    def walk_to_first(self, plant: Plant) -> tuple[Walk, Known] | None:
+        """The walk of a program as far as the step, and its value; None where steps before it get wrong."""
+        first = self.case.first
+        before = self.case.walk
+        excused = frozenset(before.wrong) - {first}
         try:
-            before, excused = self.case.walk, frozenset(self.case.walk.wrong) - {first}
-            walk = Walk.over(before.record, plant.case.derivation, before, first, excused=excused)
-            if next(reversed(walk.steps)) == first and not excused.issuperset(walk.wrong):
+            walk = Walk.over(
+                before.record, plant.case.derivation, before=before, until=first, excused=excused
+            )
+            ends_at_first = next(reversed(walk.steps)) == first
+            if ends_at_first and not excused.issuperset(walk.wrong):
                 return None
             expected = walk.expect(first)
         except AttnError:  # shapes that only the right derivation brings together
             return None
         assert expected is not None  # it has a value
-        squares = expected.squares_in(expected.enough_runs)
-        certain = np.isfinite(squares)
-        misfit = self.case.misfit(value)
-        reproduced = bool((differs & certain).any())
-        if not certain.any():  # one row that sees nothing is in every sum: it comes to 0 here
-            reproduced = misfit <= ROUNDING * self.floor
-        if not (self.gives_nan(value) if self.shows_only_nan else reproduced):
-            return None
-        rounding = float(np.sqrt(squares[certain].mean())) if certain.any() else 0.0
-        return Fit(mistakes, walk, reproduced and exact, misfit, rounding)
+        return walk, expected
 
     def upsets(self, value: Array) -> bool:
         """True for a value by which scores or weights that are right would be far off, however rounded.
 
         A row in which nothing is seen says nothing: programs differ there.
         """
-        if self.case.derivation[self.case.first].axes[-1] != "key" or self.by_rows:
+        is_by_key = self.case.derivation[self.case.first].axes[-1] == "key"
+        if not is_by_key or self.by_rows:
             return False
+
         right = self.case.expected.value
-        finite = np.isfinite(right)
-        seen = (np.isfinite(value) & (value != 0)).any(axis=-1, keepdims=True)
-        hidden = np.isneginf(right)
-        told = finite | (hidden & ~vanishes(value, hidden, self.precision.vanishing))
-        told = told & seen & ~self.case.differs & ~boundless(self.case.expected.error)
-        moved = ~(np.abs(value - right) <= FAR * self.case.expected.error) & (value != right)
-        return bool((told & moved & ~np.isnan(value)).any())
+        error = self.case.expected.error
+        sees_a_key = (np.isfinite(value) & (value != 0)).any(axis=-1, keepdims=True)
+        is_hidden = np.isneginf(right)
+        is_told = np.isfinite(right) | (is_hidden & ~vanishes(value, is_hidden, self.precision.vanishing))
+        is_told = is_told & sees_a_key & ~self.case.differs & ~boundless(error)
+        is_moved = ~(np.abs(value - right) <= FAR * error) & (value != right)
+        return bool((is_told & is_moved & ~np.isnan(value)).any())
 
     @cached_property
     def is_only_nan(self) -> bool:
@@ -303,10 +363,11 @@ class Search:
         """
         if not self.shows_only_nan:
             return False
-        inputs = stretch(self.case.derivation, self.case.record, self.case.first)
-        read = {name for step in inputs for name in step.inputs if name in self.case.record}
-        floats = [array for name in read if (array := self.case.record.value(name)).dtype != bool]
-        return any(np.isnan(array).any() for array in floats)
+        case = self.case
+        steps = stretch(case.derivation, case.record, case.first)
+        read = {name for step in steps for name in step.inputs if name in case.record}
+        arrays = [case.record.value(name) for name in read]
+        return any(np.isnan(array).any() for array in arrays if array.dtype != bool)
 
     @property
     def shows_only_nan(self) -> bool:
@@ -321,22 +382,29 @@ class Search:
 
     def explains_nan(self, mistakes: Sequence[Planted], value: Array) -> bool:
         """True for one mistake about NaN that gives it just where it was found."""
-        known = len(mistakes) == 1 and mistakes[0][0].explains_nan
-        return known and np.array_equal(np.isnan(self.case.found), np.isnan(value))
+        if len(mistakes) != 1 or not mistakes[0][0].explains_nan:
+            return False
+        return np.array_equal(np.isnan(self.case.found), np.isnan(value))
 
     def near(self, value: Array, part: float) -> bool:
         """True for a value that explains all but a part of the differences that can be told in numbers."""
+        found = self.case.found
+        right = self.case.expected.value
         if self.by_rows:
-            return like(self.case.derivation[self.case.first].op, self.case.found, value, self.precision)
-        found, right = self.case.found, self.case.expected.value
-        told = self.case.differs & np.isfinite(found)
-        if not told.any():
+            return like(self.case.derivation[self.case.first].op, found, value, self.precision)
+
+        is_told = self.case.differs & np.isfinite(found)
+        if not is_told.any():
             return True
-        gap, right_gap = np.abs(found - value)[told], np.abs(found - right)[told]
-        left = ~(gap <= NEAR * right_gap) | np.isinf(gap)
+        gap = np.abs(found - value)[is_told]
+        right_gap = np.abs(found - right)[is_told]
+        is_left = ~(gap <= NEAR * right_gap) | np.isinf(gap)
+        if is_left.mean() > NEAR:
+            return False
+        # Where most of it is NaN, the few numbers tell little of how far off it is.
         if np.isnan(found[self.case.differs]).mean() > NEAR:
-            return bool(left.mean() <= NEAR)
-        return left.mean() <= NEAR and bool(np.square(gap).sum() <= part**2 * np.square(right_gap).sum())
+            return True
+        return bool(np.square(gap).sum() <= part**2 * np.square(right_gap).sum())
 
 
 def leniently(strict: Walk) -> Walk:
@@ -353,10 +421,17 @@ def slight(right: Array) -> float:
     return SLIGHT * spread(right[np.isfinite(right)])
 
 
+def differs_plainly(found: Array, right: Array) -> Array:
+    """The numbers that are off by more than any rounding; none where the right one is NaN."""
+    gap = np.where(found == right, 0.0, np.abs(found - right))  # two infinities are the same
+    return ~(gap <= slight(right)) & ~np.isnan(right)
+
+
 def rank_fits(fits: Sequence[Fit], floor: float) -> list[Fit]:
     """The best first; of those of one tier only the ones that leave little more than the best of them."""
-    tier = min((fit.tier for fit in fits), default=None)
-    first = [fit for fit in fits if fit.tier == tier]
-    most = AS_GOOD * min((fit.misfit for fit in first), default=0.0) + floor
-    kept = [fit for fit in fits if fit.tier != tier or fit.misfit <= most or not fit.certain]
+    best_tier = min((fit.tier for fit in fits), default=None)
+    least = min((fit.misfit for fit in fits if fit.tier == best_tier), default=0.0)
+    most = AS_GOOD * least + floor
+
+    kept = [fit for fit in fits if fit.tier != best_tier or fit.misfit <= most or not fit.certain]
     return sorted(kept, key=lambda fit: fit.rank)

@@ -51,7 +51,8 @@ class Sight(NamedTuple):
 
 def sight_of(case: WrongStep) -> Sight | None:
     """What masked scores or weights show; None where they show no more than numbers that are off."""
-    found, right = case.found, case.expected.value
+    found = case.found
+    right = case.expected.value
     if case.first not in {MASKED, WEIGHTS} or np.isnan(found).any() or found.ndim < 2:
         return None
     if case.first == MASKED:
@@ -61,7 +62,8 @@ def sight_of(case: WrongStep) -> Sight | None:
     elif (found < 0).any():
         return None  # no weight says that a key is not seen by being less than 0
     else:
-        seen, should = found > 0, right > 0
+        seen = found > 0
+        should = right > 0
         least = case.record.precision(WEIGHTS).smallest
         should |= (right == 0) & seen & (np.abs(found) <= least)  # weight that is too small to be told
     if (seen == should).all() or not seen.any():
@@ -132,7 +134,8 @@ def said_distance(keys: Array) -> str:
     """1 after the query; 4 to 5 before the query; from 1 before to 2 after the query."""
     if len(keys) > 1 and (np.diff(keys) != 1).any():
         return f"at {', '.join(f'{key:+d}' for key in keys)} from the query"
-    first, last = int(keys[0]), int(keys[-1])
+    first = int(keys[0])
+    last = int(keys[-1])
     if first == last == 0:
         return "that the query is"
     if first < 0 < last:

@@ -41,10 +41,12 @@ STEP, OFF_BY, ALLOWED, PLACE = (TITLES.index(title) for title in ("step", "off b
 
 
 def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
-    before = None
+    """Findings in sentences, what could not be judged, and every step as a table."""
     if report.unasked:
-        read = f", reading {report.reading}" * bool(report.reading)
+        read = f", reading {report.reading}" if report.reading else ""
         yield from flowing(f"agrees with {report.unasked}, which was not asked for{read}.", screen)
+
+    before = None
     for finding in report.findings:
         if before is not None:
             yield []
@@ -53,31 +55,41 @@ def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
     if report.findings and report.reading and not report.unasked:
         yield from flowing(f"Read {report.reading}, which is nearest.", screen)
     yield from name_pages(report, screen)
-    if not (report.findings or report.broken):
+
+    if not report.findings and not report.broken:
         yield from flowing(conclusion(report), screen)
+    yield from notes_below(report, screen)
+
+    yield []
+    yield from steps_listing(report, screen).lines()
+
+
+def notes_below(report: Report, screen: Screen) -> Iterator[Line]:
+    """What could not be judged and why, notes, and names that nobody knows."""
     for unjudged in report.cannot_tell:
         wanted = f"Record {', '.join(unjudged.record)} too" if unjudged.record else unjudged.otherwise
         why = f"{unjudged.step} cannot be judged: {unjudged.words}. {wanted}."
         yield from flowing(why, screen, name=unjudged.step)
     for note in (*report.broken, *report.notes):
         yield from flowing(note, screen)
+
     if report.unknown:
+        names = ", ".join(report.unknown[:MOST_UNKNOWN])
         more = len(report.unknown) - MOST_UNKNOWN
-        names = ", ".join(report.unknown[:MOST_UNKNOWN]) + f" and {more} more" * (more > 0)
+        if more > 0:
+            names += f" and {more} more"
         yield from flowing(f"Not known by name: {names} (--name THEIRS=OURS renames).", screen)
-    yield []
-    yield from steps_listing(report, screen).lines()
 
 
 def finding_lines(report: Report, finding: Finding, before: str | None, screen: Screen) -> Iterator[Line]:
     """A finding in sentences; below the first of them the lines of the program that make it."""
     place = report.places.get(finding.step)
-    shown = place.lines if place is not None else ()
+    lines_of_program = place.lines if place is not None else ()
     for number, (sentence, style) in enumerate(sentences(report, finding, before, screen)):
         for line in sentence.split("\n"):  # a picture has lines of its own
             yield from flowing(line, screen, style, finding.step)
         if number == 0:
-            for line in shown:
+            for line in lines_of_program:
                 yield [(screen.printable(line), "")]
 
 
@@ -96,17 +108,21 @@ def name_pages(report: Report, screen: Screen) -> Iterator[Line]:
 def flowing(text: str, screen: Screen, style: str = "", name: str | None = None) -> list[Line]:
     """A sentence, going on below on a narrow terminal; the name of a step in it is bold."""
     words = WORDS.findall(text)
-    return screen.flow([(screen.printable(word), "name" if word == name else style) for word in words], " ")
+    spans = [(screen.printable(word), "name" if word == name else style) for word in words]
+    return screen.flow(spans, " ")
 
 
 # --- in words ---
 
 
 def sentences(report: Report, finding: Finding, before: str | None, screen: Screen) -> Iterator[Span]:
-    gap, place = finding.gap, report.places.get(finding.step)
+    """Where a step is wrong and how far off, what is true of its rows, and what explains it."""
+    gap = finding.gap
+    place = report.places.get(finding.step)
     if place:
         what = f"{finding.words}: {finding.fix}" if finding.mistake else f"{finding.step} is wrong"
         yield f"{place.text}: {what}.", "name"
+
     far = f"{distance(gap)} at {place_text(report, finding.step, gap, screen)}"
     if before is None:
         yield f"{finding.step} is the first wrong step: {far}.", ""
@@ -114,17 +130,25 @@ def sentences(report: Report, finding: Finding, before: str | None, screen: Scre
         yield f"{finding.step} shows another mistake, too.", ""
     else:
         yield f"{finding.step} is wrong too: {far}.", ""
+
+    # A mistake that explains wrong numbers explains their rows as well.
     broken = report.steps[finding.step].broken
     if broken and not (finding.mistake and gap.differing):
         alone = "" if gap.differing else ", though each number by itself is within rounding"
         yield f"Its {broken}{alone}.", ""
+
     if finding.mistake:
         yield from sentences_of_mistake(finding, is_said=place is not None)
-        return
-    differ = how_many_differ(gap) if gap.filled > 1 else "it differs"
-    if not gap.differing:
+    elif not gap.differing:
         yield "No known mistake gives these rows.", ""
-        return
+    else:
+        yield from sentences_of_unexplained(finding)
+
+
+def sentences_of_unexplained(finding: Finding) -> Iterator[Span]:
+    """How many numbers differ, and what can be said without a mistake."""
+    gap = finding.gap
+    differ = how_many_differ(gap) if gap.filled > 1 else "it differs"
     there = f"there it is {format_number(gap.found)} and should be {format_number(gap.expected)}"
     yield f"No known mistake gives these numbers: {differ}; {there}.", ""
     if finding.hint:
@@ -137,7 +161,11 @@ def sentences_of_mistake(finding: Finding, *, is_said: bool) -> Iterator[Span]:
         yield f"It is what you get when {finding.words}: {finding.fix}.", ""
     for words, fix in finding.otherwise[:MOST_OTHERS]:
         yield f"These numbers do not tell it from what you get when {words}: {fix}.", ""
-    yield f"({finding.mistake}{'; also fits: ' * bool(finding.also)}{', '.join(finding.also)})", "aside"
+
+    name = str(finding.mistake)
+    if finding.also:
+        name += f"; also fits: {', '.join(finding.also)}"
+    yield f"({name})", "aside"
     if finding.hint:
         yield finding.hint, ""
 
@@ -150,41 +178,50 @@ def distance(gap: Gap) -> str:
 
 
 def how_many_differ(gap: Gap) -> str:
-    return f"{gap.differing} of {gap.filled} differ{'s' * (gap.differing == 1)}"
+    differ = "differs" if gap.differing == 1 else "differ"
+    return f"{gap.differing} of {gap.filled} {differ}"
 
 
 def place_text(report: Report, step: str, gap: Gap, screen: Screen) -> str:
     """[head 0, love, AI]."""
-    trace, words = report.trace, []
-    for axis, at in enumerate(gap.at):
+    trace = report.trace
+    words = []
+    for axis, place in enumerate(gap.at):
         tokens = trace.tokens_along(step, axis)
         if tokens is None:
-            words.append(f"{trace.steps[step].axes[axis]} {at}")
+            words.append(f"{trace.steps[step].axes[axis]} {place}")
             continue
-        word = screen.token(tokens[at])
-        if tokens.count(tokens[at]) > 1:  # told apart from others like it: the#2
-            word += f"#{tokens[:at].count(tokens[at]) + 1}"
+        word = screen.token(tokens[place])
+        if tokens.count(tokens[place]) > 1:  # told apart from others like it: the#2
+            word += f"#{tokens[:place].count(tokens[place]) + 1}"
         words.append(word)
     return f"[{', '.join(words)}]"
 
 
 def conclusion(report: Report) -> str:
+    """The verdict of a report without a finding."""
     gaps = [step.gap for step in report.steps.values() if step.gap and step.verdict is Verdict.AGREES]
-    said = ""  # where nothing could be judged
-    if gaps:
-        count, largest = sum(gap.filled for gap in gaps), max(gap.largest for gap in gaps)
-        most = "bit-for-bit identical"
-        if largest:
-            most = f"largest difference {format_number(largest)}, within {report.allowance}"
-        elif "decimals" in report.allowance:
-            most = f"equal after {report.allowance}"
-        agrees = f"agrees, reading {report.reading}" if report.reading else "agrees"
-        said = f"{agrees}: {count:,} numbers in {plural(len(gaps), 'step')}, {most}"
+    judged = agreement(report, gaps) if gaps else ""
     if report.not_filled:
-        return f"not done yet: {', '.join(report.not_filled)} not filled in. What is filled in {said}."
+        return f"not done yet: {', '.join(report.not_filled)} not filled in. What is filled in {judged}."
     if report.cannot_tell:
-        return f"cannot tell. What can be judged {said}." if said else "cannot tell."
-    return said
+        return f"cannot tell. What can be judged {judged}." if judged else "cannot tell."
+    return judged
+
+
+def agreement(report: Report, gaps: Sequence[Gap]) -> str:
+    """How many numbers agree, and how far off they are at most."""
+    count = sum(gap.filled for gap in gaps)
+    largest = max(gap.largest for gap in gaps)
+    if largest:
+        most = f"largest difference {format_number(largest)}, within {report.allowance}"
+    elif "decimals" in report.allowance:
+        most = f"equal after {report.allowance}"
+    else:
+        most = "bit-for-bit identical"
+
+    agrees = f"agrees, reading {report.reading}" if report.reading else "agrees"
+    return f"{agrees}: {count:,} numbers in {plural(len(gaps), 'step')}, {most}"
 
 
 def format_number(value: float, digits: int = 4) -> str:
@@ -204,61 +241,88 @@ def steps_listing(report: Report, screen: Screen) -> Listing:
     stands where a step is wrong, below it.
     """
     rows = [step_row(report, step, screen) for step in report.steps.values()]
-    count = max(PLACE, *(at + 1 for row in rows for at, (text, _) in enumerate(row) if text))
+    # Columns behind the last that has a text in some row are left out.
+    filled = [column + 1 for row in rows for column, (text, _) in enumerate(row) if text]
+    count = max(PLACE, *filled)
     listing = Listing(screen, [TITLES[:count]], [row[:count] for row in rows], left={0, STEP, 2, PLACE})
     if listing.fits or count <= PLACE:
         return listing
+
     below = {STEP: PLACE, OFF_BY: ALLOWED}
 
     def stack(texts: Sequence[str]) -> list[str]:
-        both = [f"{text}\n{texts[below[at]]}" if at in below else text for at, text in enumerate(texts)]
-        kept = both if texts[-1] else texts
-        return [text for at, text in enumerate(kept) if at not in below.values()]
+        stacked = []
+        for column, text in enumerate(texts):
+            if column in below.values():
+                continue
+            has_below = column in below and texts[-1]
+            stacked.append(f"{text}\n{texts[below[column]]}" if has_below else text)
+        return stacked
 
     narrow = replace(listing.rewrite_texts(0, stack), left={0, STEP, 2}).fit(STEP, rest=count)
     return narrow if narrow.fits else listing
 
 
 def step_row(report: Report, step: Checked, screen: Screen) -> list[Span]:
-    sign, ascii_sign, style = MARKS.get(step.verdict, ("–", "-", "aside"))
-    wrong = step.verdict is Verdict.WRONG
+    """A row of the table of steps, its texts in the order of the titles."""
+    is_wrong = step.verdict is Verdict.WRONG
+    gap = step.gap
     texts = [step.verdict.value, "", "", "", "", ""]
-    if gap := step.gap:
-        if step.broken and not gap.differing:
-            texts[0] = f"rows {step.broken.invariant.words} others"
-        elif gap.differing:
-            texts[0] = how_many_differ(gap)
-        if gap.filled < gap.of:
-            texts[0] += f" ({gap.filled} of {gap.of} filled)"
-        texts[1:3] = format_number(gap.largest), format_number(gap.allowed, digits=2)
-        if wrong or gap.largest:
-            texts[3] = place_text(report, step.name, gap, screen)
-        if wrong:
-            texts[4:] = format_number(gap.found), format_number(gap.expected)
-    text_style = "" if wrong else "aside"
+    if gap:
+        texts[0] = verdict_text(step, gap)
+        texts[1] = format_number(gap.largest)
+        texts[2] = format_number(gap.allowed, digits=2)
+    if gap and (is_wrong or gap.largest):
+        texts[3] = place_text(report, step.name, gap, screen)
+    if gap and is_wrong:
+        texts[4] = format_number(gap.found)
+        texts[5] = format_number(gap.expected)
+
+    name_style = "" if gap else "aside"
+    text_style = "aside"
+    if is_wrong:
+        name_style = "name"
+        text_style = ""
+    sign, ascii_sign, style = MARKS.get(step.verdict, ("–", "-", "aside"))
     return [
         (ascii_sign if screen.ascii_only else sign, style),
-        (screen.printable(step.name), "name" if wrong else "" if step.gap else "aside"),
+        (screen.printable(step.name), name_style),
         *((screen.printable(text), text_style) for text in texts),
     ]
+
+
+def verdict_text(step: Checked, gap: Gap) -> str:
+    text = step.verdict.value
+    if step.broken and not gap.differing:
+        text = f"rows {step.broken.invariant.words} others"
+    elif gap.differing:
+        text = how_many_differ(gap)
+    if gap.filled < gap.of:
+        text += f" ({gap.filled} of {gap.of} filled)"
+    return text
 
 
 # --- the traces of one file: which are wrong, and the first of those in full ---
 
 
-def lines_of_checked(found: Sequence[CheckedTrace], screen: Screen, summary: str = "") -> Iterator[Element]:
+def lines_of_checked(every: Sequence[CheckedTrace], screen: Screen, summary: str = "") -> Iterator[Element]:
     """The table of several, and the report of the only one or the first that is wrong.
 
     Of a program each expression that is wrong is shown, and the `summary` says how much of it was judged.
     """
-    wrong = [checked for checked in found if checked.agrees is False]
-    if len(found) > 1:
-        yield from lines_of_table(found, wrong, screen)
-        yield from [[]] * bool(wrong)
-    for checked in (found if len(found) == 1 else wrong)[:1]:
-        if checked.report:
-            yield from report_lines(checked.report, screen)
-            yield from [[], [("Why: ", "aside"), (checked.again, "")]] if checked.again else []
+    wrong = [checked for checked in every if checked.agrees is False]
+    if len(every) > 1:
+        yield from lines_of_table(every, wrong, screen)
+        if wrong:
+            yield []
+
+    shown = every if len(every) == 1 else wrong
+    if shown and shown[0].report:
+        yield from report_lines(shown[0].report, screen)
+        if shown[0].again:
+            yield []
+            yield [("Why: ", "aside"), (shown[0].again, "")]
+
     yield from lines_of_other_places(wrong, screen)
     if summary:
         yield []
@@ -282,36 +346,50 @@ def lines_of_other_places(wrong: Sequence[CheckedTrace], screen: Screen) -> Iter
 
 
 def lines_of_table(
-    found: Sequence[CheckedTrace], wrong: Sequence[CheckedTrace], screen: Screen
+    every: Sequence[CheckedTrace], wrong: Sequence[CheckedTrace], screen: Screen
 ) -> Iterator[Element]:
-    yield from flowing(headline(found, wrong), screen)
+    yield from flowing(headline(every, wrong), screen)
     yield []
-    some = len(found) if not screen.fits else MOST_ROWS
-    shown = found if len(found) <= some else sorted([*wrong, *found][:some], key=found.index)
+
+    most = MOST_ROWS if screen.fits else len(every)
+    shown: Sequence[CheckedTrace] = every
+    if len(every) > most:
+        # The wrong ones above all, and those that stand first; in their order.
+        shown = sorted([*wrong, *every][:most], key=every.index)
     rows = [call_row(checked, screen) for checked in dict.fromkeys(shown)]
-    titles = (found[0].kind, "", "sentence" if found[0].kind == "trace" else "at", "module", "")
-    kept = [at for at in range(len(titles)) if any(row[at][0] for row in rows)]
-    texts = [[row[at] for at in kept] for row in rows]
-    listing = Listing(screen, [[titles[at] for at in kept]], texts, left={1, 2, 3, 4})
+
+    # A column that is empty in every row is left out.
+    titles = (every[0].kind, "", "sentence" if every[0].kind == "trace" else "at", "module", "")
+    kept = [column for column in range(len(titles)) if any(row[column][0] for row in rows)]
+    listing = Listing(
+        screen,
+        [[titles[column] for column in kept]],
+        [[row[column] for column in kept] for row in rows],
+        left={1, 2, 3, 4},
+    )
     yield from listing.fit(len(kept) - 1).lines()
-    if len(rows) < len(found):
-        yield [(f"{screen.left_out(len(found) - len(rows))} (--full shows them)", "aside")]
+    if len(rows) < len(every):
+        yield [(f"{screen.left_out(len(every) - len(rows))} (--full shows them)", "aside")]
 
 
-def headline(found: Sequence[CheckedTrace], wrong: Sequence[CheckedTrace]) -> str:
-    unsure, kind = sum(checked.agrees is None for checked in found), found[0].kind
-    more = f"; {unsure} cannot be judged" * bool(unsure)
+def headline(every: Sequence[CheckedTrace], wrong: Sequence[CheckedTrace]) -> str:
+    kind = every[0].kind
+    unsure = sum(checked.agrees is None for checked in every)
+    more = f"; {unsure} cannot be judged" if unsure else ""
     if not wrong:
-        right = len(found) - unsure
+        right = len(every) - unsure
         return f"{plural(right, kind)} {'agrees' if right == 1 else 'agree'}{more}."
+
     are = "is" if len(wrong) == 1 else "are"
     first = f"{kind} {wrong[0].number}: {', '.join(filter(None, wrong[0].where))}"
-    return f"{len(wrong)} of {plural(len(found), kind)} {are} wrong; the first is {first}{more}."
+    return f"{len(wrong)} of {plural(len(every), kind)} {are} wrong; the first is {first}{more}."
 
 
 def call_row(checked: CheckedTrace, screen: Screen) -> list[Span]:
     verdicts = {True: Verdict.AGREES, False: Verdict.WRONG, None: Verdict.CANNOT_TELL}
     sign, ascii_sign, style = MARKS[verdicts[checked.agrees]]
-    texts = [screen.printable(text) for text in (*checked.where, checked.words)]
     mark = (ascii_sign if screen.ascii_only else sign, style)
-    return [(str(checked.number), ""), mark, *((text, "aside" if checked.agrees else "") for text in texts)]
+
+    text_style = "aside" if checked.agrees else ""
+    texts = [(screen.printable(text), text_style) for text in (*checked.where, checked.words)]
+    return [(str(checked.number), ""), mark, *texts]

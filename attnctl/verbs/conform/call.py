@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
     from attnctl.verbs.conform.blocks import BlockSize
 
-NAN, OTHER = 0xFF, 0x41
+NAN = 0xFF
+OTHER = 0x41
 """Bytes that say NaN in every type, and some number in every type (12 in float32)."""
 
-RATE, MISSED = 0.02, 0.01
+RATE = 0.02
+MISSED = 0.01
 """A fault in so many of all calls is to be missed with this chance at most."""
 
 CALLS = ceil(log(MISSED) / log(1 - RATE))
@@ -114,7 +116,8 @@ ENDINGS = {
     "exit": "the target ended its process",
 }
 
-NOT_CALLED, UNREADABLE = "not called", "unreadable"
+NOT_CALLED = "not called"
+UNREADABLE = "unreadable"
 """The errors in place of an answer where a target is not called any more, and where a file holds none."""
 
 NOT_RAISED = {*ENDINGS, NOT_CALLED, UNREADABLE}
@@ -175,8 +178,12 @@ def largest_gap(a: Sequence[Any], b: Sequence[Any]) -> float:
     """The largest difference of two results, ∞ where a number is NaN or shapes differ."""
     if len(a) != len(b) or any(np.shape(x) != np.shape(y) for x, y in zip(a, b, strict=True)):
         return inf
-    gaps = [np.abs(np.subtract(x, y, dtype=float)) for x, y in zip(a, b, strict=True) if x is not None]
-    return max(float(np.where(np.isnan(gap), inf, gap).max(initial=0.0)) for gap in gaps)
+    largest = []
+    for x, y in zip(a, b, strict=True):
+        if x is not None:
+            gap = np.abs(np.subtract(x, y, dtype=float))
+            largest.append(float(np.where(np.isnan(gap), inf, gap).max(initial=0.0)))
+    return max(largest)
 
 
 def chance_missed(calls: int) -> float:
@@ -186,7 +193,10 @@ def chance_missed(calls: int) -> float:
 
 def repeat(again: Callable[[], Answer], first: Answer, times: int, seconds: float) -> Answer:
     """Make a call `times` times in all, as long as the time lasts, and compare it with the first."""
-    calls, others, apart, failed = 1, 0, 0.0, ""
+    calls = 1
+    others = 0
+    apart = 0.0
+    failed = ""
     farthest: tuple[Any, ...] = ()
     until = monotonic() + seconds
     while calls < times and monotonic() < until and not failed:
@@ -198,7 +208,8 @@ def repeat(again: Callable[[], Answer], first: Answer, times: int, seconds: floa
             others += 1
             gap = largest_gap(first.compared, answer.compared)
             if gap >= apart:
-                apart, farthest = gap, answer.compared
+                apart = gap
+                farthest = answer.compared
     return replace(first, calls=calls, others=others, apart=apart, failed=failed, farthest=farthest)
 
 
@@ -218,12 +229,22 @@ MOST = 300
 
 def read_last_words(said: bytes) -> str:
     """Find the exception that a program of Python printed, with its place, or else the last line."""
-    lines = [line.rstrip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
-    frames = [(at, found.groups()) for at, line in enumerate(lines) if (found := PYTHON.match(line))]
+    text = said.decode("utf-8", "replace")
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+
+    frames = []
+    last_frame = 0
+    for number, line in enumerate(lines):
+        frame = PYTHON.match(line)
+        if frame:
+            frames.append(frame.groups())
+            last_frame = number
     if not frames:
         return lines[-1].strip()[:MOST] if lines else ""
-    message = next((line for line in lines[frames[-1][0] :] if not line.startswith(" ")), lines[-1])
-    return f"{message[:MOST]} ({innermost_place([place for _, place in frames])})"
+
+    # The first line behind the frames that is not indented is the exception itself.
+    message = next((line for line in lines[last_frame:] if not line.startswith(" ")), lines[-1])
+    return f"{message[:MOST]} ({innermost_place(frames)})"
 
 
 def innermost_place(frames: Sequence[tuple[str, ...]]) -> str:
@@ -231,8 +252,11 @@ def innermost_place(frames: Sequence[tuple[str, ...]]) -> str:
     if not frames:
         return ""
     own = [frame for frame in frames if not any(part in frame[0] for part in OTHERS)]
-    path, line = Path((own or frames)[-1][0]), (own or frames)[-1][1]
-    return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}, line {line}"
+    file, line = (own or frames)[-1]
+    path = Path(file)
+    here = Path.cwd()
+    shown = path.relative_to(here) if path.is_relative_to(here) else path
+    return f"{shown}, line {line}"
 
 
 def describe_exception(error: BaseException) -> Answer:

@@ -21,7 +21,8 @@ FORWARD = (HEAD_OUTPUTS,)
 GRADIENTS = tuple(map(gradient_of, INPUTS))
 """The outputs of a forward and of a backward pass that are judged, in order."""
 
-CAPTURED, ACTIVATIONS = "captured", "activations"
+CAPTURED = "captured"
+ACTIVATIONS = "activations"
 """The fills of a call as it was captured, and of numbers drawn in its shape; an option's captured array."""
 
 
@@ -62,16 +63,24 @@ class Case:
 
     def __str__(self) -> str:
         heads = f"{self.heads}" if self.heads == self.kv_heads else f"{self.heads}/{self.kv_heads}"
-        said = [
-            f"{self.dtype}, batch {self.batch}, heads {heads}, {self.queries} queries, {self.keys} keys",
-            f"d_k {self.d_k}" + (f", d_v {self.d_v}" if self.d_v != self.d_k else ""),
-            *(f"{name} {value}" for name, value in self.options),
-            *([f"fill {self.fill}"] if self.fill not in {"random", CAPTURED} else []),
-            *([f"captured {self.call.name}"] if self.call and self.fill in {CAPTURED, ACTIVATIONS} else []),
-            *([f"inputs times {self.magnitude:g}"] if self.magnitude != 1 else []),
-            *([f"arrays {self.memory}"] if self.memory != PLAIN else []),
+        parts = [
+            f"{self.dtype}, batch {self.batch}, heads {heads}, {self.queries} queries, {self.keys} keys"
         ]
-        return ", ".join(said)
+        parts.append(f"d_k {self.d_k}")
+        if self.d_v != self.d_k:
+            parts.append(f"d_v {self.d_v}")
+        parts += [f"{name} {value}" for name, value in self.options]
+
+        # What is usual is not said.
+        if self.fill not in {"random", CAPTURED}:
+            parts.append(f"fill {self.fill}")
+        if self.call and self.fill in {CAPTURED, ACTIVATIONS}:
+            parts.append(f"captured {self.call.name}")
+        if self.magnitude != 1:
+            parts.append(f"inputs times {self.magnitude:g}")
+        if self.memory != PLAIN:
+            parts.append(f"arrays {self.memory}")
+        return ", ".join(parts)
 
     @property
     def option_values(self) -> dict[str, Any]:
@@ -102,10 +111,13 @@ class Case:
     @property
     def lengths(self) -> tuple[int, ...]:
         """The keys of each member that are no padding, where the case has key lengths."""
-        if isinstance(captured := self.option_values.get("key_lengths"), tuple):
+        captured = self.option_values.get("key_lengths")
+        if isinstance(captured, tuple):
             return tuple(min(length, self.keys) for length in captured[: self.batch])
-        rest = max(self.keys - 1, 1)
-        return tuple(max(1, self.keys - 1 - 5 * member % rest) for member in range(self.batch))
+
+        # The first member lacks one key, each further one five more, around until one is left.
+        most = max(self.keys - 1, 1)
+        return tuple(max(1, self.keys - 1 - 5 * member % most) for member in range(self.batch))
 
     def of_size(self, n: int) -> Case:
         """So many queries, and as many keys."""
@@ -121,8 +133,8 @@ class Case:
     def of(cls, data: Any) -> Case:
         """The case that a dump's header holds. Raises AttnError for what is none."""
         try:
-            known = {field.name: data[field.name] for field in fields(cls) if field.name != "call"}
-            known["options"] = tuple((name, to_tuples(value)) for name, value in data["options"])
-            return cls(**known)
+            values = {field.name: data[field.name] for field in fields(cls) if field.name != "call"}
+            values["options"] = tuple((name, to_tuples(value)) for name, value in data["options"])
+            return cls(**values)
         except (KeyError, TypeError, ValueError) as error:
             raise AttnError(f"conform.case: not a case of attnctl conform ({error})") from None

@@ -48,10 +48,12 @@ from attnctl.verbs.conform.profile import (
 )
 from attnctl.verbs.conform.relations import INVARIANTS, RELATIONS
 
-TARGET, ALWAYS_ON = "The target", "Attention that is always on in it"
+TARGET = "The target"
+ALWAYS_ON = "Attention that is always on in it"
 
 
 def list_unusual(settings: Settings) -> dict[str, Any]:
+    """The settings that are not as where nothing is asked for."""
     usual = NOTHING.to_dict()
     return {name: value for name, value in settings.to_dict().items() if usual.get(name) != value}
 
@@ -66,8 +68,11 @@ def read_layout(value: Any) -> str:
 
 def read_sizes(value: Any) -> tuple[int, ...]:
     """A number, several with commas between them, or a list of them."""
-    parts = [Plain(part.strip()) for part in value.split(",")] if isinstance(value, str) else value
-    return tuple(sorted(set(each(parts if isinstance(parts, list) else [parts], SIZE))))
+    if isinstance(value, str):
+        parts: Any = [Plain(part.strip()) for part in value.split(",")]
+    else:
+        parts = value if isinstance(value, list) else [value]
+    return tuple(sorted(set(each(parts, SIZE))))
 
 
 SIZES_OF_BLOCKS = Reader(read_sizes, {}, "N,…")
@@ -75,19 +80,37 @@ SIZES_OF_BLOCKS = Reader(read_sizes, {}, "N,…")
 ARRAYS = {
     setting.name: setting
     for setting in (
-        Setting("layout", Reader(read_layout, {}, f"<{'|'.join(AXES)}>[:OUT]"),
-                "The axes of its arrays (batch, head, n, d), :OUT those of its output where they are "
-                "others; left out, found out.", "bhnd", Flag("--layout", TARGET)),
-        Setting("head_sizes", Reader(read_sizes, {}, "N,…"), "The only head sizes it accepts.",
-                [64, 128], Flag("--head-sizes", TARGET)),
-        Setting("multiple_of", SIZE,
-                "It accepts only numbers of queries and keys that are multiples of this.", 16,
-                Flag("--multiple-of", TARGET)),
-        Setting("mask_shape", words(*MASKS), "The axes of its mask (m keys); default: detected.",
-                "bhnm", Flag("--mask-shape", TARGET)),
+        Setting(
+            "layout",
+            Reader(read_layout, {}, f"<{'|'.join(AXES)}>[:OUT]"),
+            "The axes of its arrays (batch, head, n, d), :OUT those of its output where they are "
+            "others; left out, found out.",
+            example="bhnd",
+            flag=Flag("--layout", TARGET),
+        ),
+        Setting(
+            "head_sizes",
+            Reader(read_sizes, {}, "N,…"),
+            "The only head sizes it accepts.",
+            example=[64, 128],
+            flag=Flag("--head-sizes", TARGET),
+        ),
+        Setting(
+            "multiple_of",
+            SIZE,
+            "It accepts only numbers of queries and keys that are multiples of this.",
+            example=16,
+            flag=Flag("--multiple-of", TARGET),
+        ),
+        Setting(
+            "mask_shape",
+            words(*MASKS),
+            "The axes of its mask (m keys); default: detected.",
+            example="bhnm",
+            flag=Flag("--mask-shape", TARGET),
+        ),
     )
-}  # fmt: skip
-"""The options that say what arrays it takes, by keyword."""
+}
 
 
 SAID_OTHERWISE = (FIELDS["dtype"], LOGSUMEXP, CHUNKS, BACKWARD, COTANGENT, GATE)
@@ -123,7 +146,8 @@ def known(names: Sequence[str]) -> Reader:
 
 def read_returns(value: Any) -> tuple[str, ...]:
     """The names of what comes back, the output first: a list, or a text with commas between them."""
-    names = list_of(known(RETURNS))(value.split(",") if isinstance(value, str) else value)
+    parts = value.split(",") if isinstance(value, str) else value
+    names = list_of(known(RETURNS))(parts)
     if names[:1] != RETURNS[:1]:
         raise BadValueError(f"the output comes first; write {RETURNS[0]},… or wrap it")
     return tuple(names)
@@ -168,9 +192,11 @@ XFAIL = Form("XfailForm", "What fails.", [Setting(name, Reader(read_why, {}), na
 
 
 def find_senseless(always: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    """What is always on and cannot be, with its place among the settings."""
     if always.positions == SINUSOIDAL or isinstance(always.positions, list):
         yield ("positions",), "such positions are added to X, and a target is given Q, K and V"
-    heads, kv_heads = always.heads, always.kv_heads
+    heads = always.heads
+    kv_heads = always.kv_heads
     if heads and kv_heads and heads % kv_heads:
         yield ("kv_heads",), f"{kv_heads} cannot be shared by {heads} heads; write a divisor of {heads}"
 
@@ -183,9 +209,9 @@ def read_file(path: str | None, form: Form) -> dict[str, Any]:
         return dict(read_as(yaml.decode(stream.read(), path), path, form))
 
 
-def unknown_names(what: str, given: Iterable[str], known: Sequence[str]) -> list[str]:
-    unknown = [name for name in given if name not in known]
-    return [f"--{what} {name}: there is none of this name; {suggest(name, known)}" for name in unknown]
+def unknown_names(option: str, names: Iterable[str], known: Sequence[str]) -> list[str]:
+    unknown = [name for name in names if name not in known]
+    return [f"--{option} {name}: there is none of this name; {suggest(name, known)}" for name in unknown]
 
 
 # --- the request ---
@@ -209,32 +235,59 @@ def make_request(
     `given` holds fields of the profile as claims do, without `always`, which lays options over what
     claims say is always on; `inputs` are captured calls; `asked` are fields of the request.
     """
-    known = (*MERGES, INPUTS_KEPT) if asked.get("merge") else NAMES
     calls = read_calls(inputs) if inputs is not None else ()
     only = [RELATIONS if name == INVARIANTS else (name,) for name in asked.get("only", ())]
     asked["only"] = tuple(chain(*only))
-    known += OF_CAPTURES if calls else ()
-    unknown = unknown_names("like", [like] if like else (), list(LIBRARIES))
-    unknown += unknown_names("feature", asked["only"], known)
-    unknown += unknown_names("dtype", [word for name in dtypes for word in name.split(":", 1)], list(TYPES))
-    raise_all(unknown + unknown_names("framework", [asked.get("framework", "numpy")], FRAMEWORKS))
-    profile = (LIBRARIES[like] if like else TargetProfile()).lay_over(read_file(claims, CLAIMS))
-    handed = {computed: own for own, colon, computed in (name.partition(":") for name in dtypes) if colon}
-    computed = [name.rpartition(":")[2] for name in dtypes]
+
+    features: tuple[str, ...] = (*MERGES, INPUTS_KEPT) if asked.get("merge") else NAMES
+    if calls:
+        features += OF_CAPTURES
+    words_of_types = [word for name in dtypes for word in name.split(":", 1)]
+    raise_all(
+        [
+            *unknown_names("like", [like] if like else (), list(LIBRARIES)),
+            *unknown_names("feature", asked["only"], features),
+            *unknown_names("dtype", words_of_types, list(TYPES)),
+            *unknown_names("framework", [asked.get("framework", "numpy")], FRAMEWORKS),
+        ]
+    )
+
+    # float32:bfloat16 is the type of its arrays, and the one that it computes in.
+    handed = {}
+    computed = []
+    for name in dtypes:
+        own, colon, inside = name.partition(":")
+        computed.append(inside if colon else own)
+        if colon:
+            handed[inside] = own
+
+    # What is given overrules claims, and these what a library does.
+    profile = LIBRARIES[like] if like else TargetProfile()
+    profile = profile.lay_over(read_file(claims, CLAIMS))
     profile = profile.lay_over({**given, "handed": handed, "always": always(profile.always)})
     raise_all(f"{profile.always.where(path)}: {what}" for path, what in find_senseless(profile.always))
     if asked.get("merge") and profile.returns not in {(), *OF_MERGE}:
         ways = " or ".join(map(",".join, OF_MERGE))
         raise AttnError(f"returns: {','.join(profile.returns)} is no merge; write {ways}")
-    said = {"like": like, "returns": ",".join(given.get("returns", ())), "claims": claims}
-    said |= {name: asked.get(name) for name in ("framework", "device", "timeout")}
-    words = [(f"--{name}", str(value)) for name, value in said.items() if value and value != "numpy"]
-    words += [("--map", f"{theirs}={ours}") for theirs, ours in asked.get("renames", {}).items()]
+
+    options = {"like": like, "returns": ",".join(given.get("returns", ())), "claims": claims}
+    options |= {name: asked.get(name) for name in ("framework", "device", "timeout")}
     return Request(
         profile=profile,
-        flags=tuple(chain(*words)),
+        flags=spell_flags(options, asked.get("renames", {})),
         dtypes=tuple(name for name in TYPES if name in (computed or TYPES)),
         xfail=read_file(xfail, XFAIL),
         calls=calls,
         **asked,
     )
+
+
+def spell_flags(options: Mapping[str, Any], renames: Mapping[str, str]) -> tuple[str, ...]:
+    """The words of the command line that say how the target is called."""
+    flags: list[str] = []
+    for name, value in options.items():
+        if value and value != "numpy":  # which is so without being said
+            flags += [f"--{name}", str(value)]
+    for theirs, ours in renames.items():
+        flags += ["--map", f"{theirs}={ours}"]
+    return tuple(flags)

@@ -33,11 +33,19 @@ BASE = Case(batch=2, heads=3, kv_heads=3, queries=12, keys=12, d_k=8, d_v=8)
 SMALL = replace(BASE, batch=1, heads=2, kv_heads=2, queries=7, keys=7)
 """A call that is made often."""
 
-ATTENTION, HEAD_SIZES, LAYOUTS = "attention", "head sizes", "memory layouts"
-LARGE, LARGE_VALUES = "large scores", "large values"
-REPEATABLE, INPUTS_KEPT, PAIRS, RANDOM = "repeatable", "inputs kept", "pairs", "random"
+ATTENTION = "attention"
+HEAD_SIZES = "head sizes"
+LAYOUTS = "memory layouts"
+LARGE = "large scores"
+LARGE_VALUES = "large values"
+REPEATABLE = "repeatable"
+INPUTS_KEPT = "inputs kept"
+PAIRS = "pairs"
+RANDOM = "random"
 REPEATABLE_GRADIENTS = "repeatable gradients"
-DECODE, MANY_KEYS, BLOCK_BOUNDARIES = "decode", "many keys", "block boundaries"
+DECODE = "decode"
+MANY_KEYS = "many keys"
+BLOCK_BOUNDARIES = "block boundaries"
 
 CONVENTIONS = "conventions"
 
@@ -65,7 +73,8 @@ OPTIONAL = {
 HIDING = {"causal", "window", "sliding_window", "documents", "mask", "key_lengths", "pages"}
 """Options that hide keys, which show where scores are far from 0, and where blocks are partly hidden."""
 
-RANDOM_CASES, QUICK_RANDOM_CASES = 40, 8
+RANDOM_CASES = 40
+QUICK_RANDOM_CASES = 8
 
 
 def square_case(n: int, d: int = 8, **others: object) -> Case:
@@ -74,99 +83,166 @@ def square_case(n: int, d: int = 8, **others: object) -> Case:
 
 def list_own_features(head_sizes: Sequence[int], *, quick: bool) -> dict[str, tuple[Case, ...]]:
     """List the features of every attention with their cases; `head_sizes` are all that it takes, if any."""
-    plain = [
-        replace(BASE, fill="who"),
-        replace(BASE, fill="identity"),
-        *(square_case(n, d, seed=n) for n, d in ((1, 8), (2, 16), (12, 8), (16, 16), (33, 32), (65, 16))),
+    widths = ((8, 16), (16, 8), (64, 24), (256, 8), (8, 128))
+
+    return {
+        ATTENTION: plain_cases(quick=quick),
+        HEAD_SIZES: head_size_cases(head_sizes, quick=quick),
+        LENGTHS: length_cases(),
+        OTHER_D_V: tuple(replace(BASE, d_k=d_k, d_v=d_v, seed=d_k) for d_k, d_v in widths),
+        GROUPED: grouped_cases(),
+        LARGE: (
+            square_case(12, 16, fill="large", batch=2),
+            square_case(33, 16, fill="large", batch=2),
+            square_case(70, 16, fill="large", batch=1),
+            square_case(12, 16, fill="shifted", batch=2),
+            square_case(70, 16, fill="shifted", batch=1),
+        ),
+        LARGE_VALUES: (
+            square_case(12, 16, fill="values"),
+            square_case(33, 16, fill="values"),
+            square_case(12, 16, fill="channel"),
+            square_case(33, 16, fill="tails"),
+        ),
+        LAYOUTS: layout_cases(quick=quick),
+    }
+
+
+def plain_cases(*, quick: bool) -> tuple[Case, ...]:
+    """Cases of plain attention: with known weights, with sizes at and beside those of blocks."""
+    cases = [replace(BASE, fill="who"), replace(BASE, fill="identity")]
+    for n, d in ((1, 8), (2, 16), (12, 8), (16, 16), (33, 32), (65, 16)):
+        cases.append(square_case(n, d, seed=n))
+    cases += [
         square_case(33, 8, magnitude=2.0),
         square_case(129, 16, batch=1, heads=2, kv_heads=2, seed=3),
         square_case(9, 8, heads=8, kv_heads=8, seed=8),
         square_case(9, 8, batch=1, heads=17, kv_heads=17, seed=17),
     ]
-    more = [
-        square_case(n, 16, batch=1, heads=2, kv_heads=2, seed=n) for n in (31, 63, 64, 127, 128, 257, 513)
-    ]
-    few, others = (1, 12, 20, 64, 80, 128, 256), (2, 3, 4, 16, 24, 32, 72, 96, 192)
-    sizes = tuple(head_sizes) or (few if quick else tuple(sorted(few + others)))
+    if not quick:
+        for n in (31, 63, 64, 127, 128, 257, 513):
+            cases.append(square_case(n, 16, batch=1, heads=2, kv_heads=2, seed=n))
+    return tuple(cases)
+
+
+def head_size_cases(head_sizes: Sequence[int], *, quick: bool) -> tuple[Case, ...]:
+    few = (1, 12, 20, 64, 80, 128, 256)
+    others = (2, 3, 4, 16, 24, 32, 72, 96, 192)
+    usual = few if quick else sorted(few + others)
+    return tuple(square_case(9, d, heads=2, kv_heads=2, seed=d) for d in tuple(head_sizes) or usual)
+
+
+def length_cases() -> tuple[Case, ...]:
+    """Cases with other numbers of queries than of keys; the second tells which keys are read."""
     lengths = ((5, 12), (12, 5), (1, 33), (33, 1), (17, 64), (64, 17), (3, 130), (67, 130))
-    unequal = [replace(BASE, queries=n, keys=m, seed=n) for n, m in lengths]
-    unequal.insert(1, replace(unequal[0], fill="who"))
-    widths = ((8, 16), (16, 8), (64, 24), (256, 8), (8, 128))
-    shared = [
-        replace(BASE, heads=heads, kv_heads=kv, fill=fill, seed=seed)
-        for heads, kv in ((4, 2), (4, 1), (6, 3))
-        for fill, seed in (("heads", 0), ("random", heads))
-    ]
-    far = (("large", 12, 2), ("large", 33, 2), ("large", 70, 1), ("shifted", 12, 2), ("shifted", 70, 1))
-    large = [square_case(n, 16, fill=how, batch=batch) for how, n, batch in far]
-    fills = (("values", 12), ("values", 33), ("channel", 12), ("tails", 33))
-    values = [square_case(n, 16, fill=how) for how, n in fills]
-    wide = [(d, how) for d in (72, 192, 256) for how in MEMORIES[1:]]
-    layouts = [square_case(9, d, memory=how) for d, how in (wide[::4] if quick else wide)]
-    return {
-        ATTENTION: tuple(plain if quick else plain + more),
-        HEAD_SIZES: tuple(square_case(9, d, heads=2, kv_heads=2, seed=d) for d in sizes),
-        LENGTHS: tuple(unequal),
-        OTHER_D_V: tuple(replace(BASE, d_k=k, d_v=v, seed=k) for k, v in widths),
-        GROUPED: tuple(shared),
-        LARGE: tuple(large),
-        LARGE_VALUES: tuple(values),
-        LAYOUTS: (*(replace(BASE, memory=how) for how in MEMORIES), *layouts),
-    }
+    cases = [replace(BASE, queries=n, keys=m, seed=n) for n, m in lengths]
+    cases.insert(1, replace(cases[0], fill="who"))
+    return tuple(cases)
+
+
+def grouped_cases() -> tuple[Case, ...]:
+    """Cases with fewer kv heads than heads."""
+    cases = []
+    for heads, kv_heads in ((4, 2), (4, 1), (6, 3)):
+        grouped = replace(BASE, heads=heads, kv_heads=kv_heads)
+        cases += [replace(grouped, fill="heads"), replace(grouped, fill="random", seed=heads)]
+    return tuple(cases)
+
+
+def layout_cases(*, quick: bool) -> tuple[Case, ...]:
+    """Cases of arrays that lie in other ways in memory, some of them with wide heads."""
+    wide = [square_case(9, d, memory=memory) for d in (72, 192, 256) for memory in MEMORIES[1:]]
+    cases = [replace(BASE, memory=memory) for memory in MEMORIES]
+    # Every fourth of them has each width and several of the ways.
+    cases += wide[::4] if quick else wide
+    return tuple(cases)
 
 
 def option_cases(name: str, claimed: Sequence[str], *, lengths: bool, quick: bool) -> tuple[Case, ...]:
     """Make the cases of one option alone; of a cache with causal too, which goes with it."""
-    cases: list[Case] = []
-    values = OPTIONS[name].values
-    for at, case in enumerate((BASE, square_case(33, 16, batch=2, heads=2, kv_heads=2))):
-        for value in values(case):
-            cases += [replace(case, fill=fill, seed=at).having(**{name: value})
-                      for fill in (("who", "random") if at == 0 else ("random",))]  # fmt: skip
+    values_of = OPTIONS[name].values
+    cases = value_cases(name)
+
     if name == "cache":
+        # A cache and the new keys are all keys, of as many new queries.
         cases = [replace(case, queries=case.keys - case.past) for case in cases]
         cases = [case for case in cases if case.queries > 0]
-        cases += [case.having(causal=True) for case in cases if "causal" in claimed]
+        if "causal" in claimed:
+            cases += [case.having(causal=True) for case in cases]
     elif lengths:
         long = replace(BASE, queries=5, keys=17)
-        cases += [replace(long, fill=fill).having(**{name: values(long)[0]}) for fill in ("who", "random")]
+        first = values_of(long)[0]
+        cases += [replace(long, fill=fill).having(**{name: first}) for fill in ("who", "random")]
+
     if name in {"causal", "window", "sliding_window"} and not quick:
-        cases.append(square_case(129, 16, batch=1).having(**{name: values(square_case(129))[0]}))
+        first = values_of(square_case(129))[0]
+        cases.append(square_case(129, 16, batch=1).having(**{name: first}))
     if name == "pages":  # their numbers take more than 16 bits
-        far = replace(SMALL, heads=1, kv_heads=1, batch=2, queries=2)
-        cases.append(far.having(pages=(1, 2**16)))
+        many_pages = replace(SMALL, heads=1, kv_heads=1, batch=2, queries=2)
+        cases.append(many_pages.having(pages=(1, 2**16)))
     if name in HIDING:
-        fills = ("large", "shifted") if name in {"causal", "mask"} else ("large",)
-        cases += [square_case(13, 16, fill=fill).having(**{name: values(BASE)[0]}) for fill in fills]
-        uneven = replace(square_case(130, 16, heads=2, kv_heads=2), queries=67 if lengths else 130)
-        cases.append(uneven.having(**{name: values(uneven)[-1]}))
+        cases += hiding_cases(name, lengths=lengths)
     return tuple(cases)
+
+
+def value_cases(name: str) -> list[Case]:
+    """Cases of each value of an option, in two sizes; the small one also tells which keys are read."""
+    values_of = OPTIONS[name].values
+    cases = []
+    for value in values_of(BASE):
+        cases += [replace(BASE, fill=fill).having(**{name: value}) for fill in ("who", "random")]
+
+    large = square_case(33, 16, batch=2, heads=2, kv_heads=2)
+    for value in values_of(large):
+        cases.append(replace(large, seed=1).having(**{name: value}))
+    return cases
+
+
+def hiding_cases(name: str, *, lengths: bool) -> list[Case]:
+    """Cases where hidden keys would have the largest scores, and one where blocks are partly hidden."""
+    first = OPTIONS[name].values(BASE)[0]
+    fills = ["large"]
+    if name in {"causal", "mask"}:
+        fills.append("shifted")
+    cases = [square_case(13, 16, fill=fill).having(**{name: first}) for fill in fills]
+
+    uneven = replace(square_case(130, 16, heads=2, kv_heads=2), queries=67 if lengths else 130)
+    last = OPTIONS[name].values(uneven)[-1]
+    return [*cases, uneven.having(**{name: last})]
 
 
 def activation_cases(calls: Sequence[Case], *, causal: bool, groups: bool) -> tuple[Case, ...]:
     """Make cases drawn in the shape of some of the captured calls, spread over all."""
-    some = calls[:: -(-len(calls) // MOST_SHAPES) or 1]
+    step = -(-len(calls) // MOST_SHAPES) or 1  # rounded up
     sizes = (
         replace(BASE, kv_heads=1 if groups else BASE.heads),
         *(square_case(n, 16, batch=1, seed=n) for n in (33, 257)),
     )
-    cases = [replace(case, fill=ACTIVATIONS, call=own.call) for own in some for case in sizes]
-    return (*cases, *(case.having(causal=True) for case in cases if causal))
+    cases = []
+    for drawn_alike in calls[::step]:
+        cases += [replace(case, fill=ACTIVATIONS, call=drawn_alike.call) for case in sizes]
+    if causal:
+        cases += [case.having(causal=True) for case in cases]
+    return tuple(cases)
 
 
 def relation_cases(claimed: Sequence[str], shape: Sequence[int]) -> dict[str, tuple[Case, ...]]:
     """Make the cases of relations between two calls; all are of one `shape`, where it is given."""
     batch, heads, n, d = shape or (2, 2, 33, 16)
     large = square_case(n, d, batch=batch, heads=heads, kv_heads=heads)
-    sizes = (large,) if shape else (BASE, large, square_case(130, 16, heads=4, kv_heads=4))
-    hiding = [name for name in OPTIONS if name in {*HIDING, "float_mask"} & {*claimed}]
+    sizes = [large]
+    if not shape:
+        sizes = [BASE, large, square_case(130, 16, heads=4, kv_heads=4)]
+
+    hiding = [name for name in OPTIONS if name in claimed and (name in HIDING or name == "float_mask")]
     hidden = [case.having(**{name: OPTIONS[name].values(case)[0]}) for case in sizes for name in hiding]
-    causal = [case.having(causal=True) for case in sizes[:1] if "causal" in claimed]
-    found = {
-        name: tuple(dict.fromkeys((*sizes, *(hidden if name == HIDDEN_MOVED else causal))))
-        for name in RELATIONS
-    }
-    return found | {PREFILL: uses.prefill_cases(sizes, claimed)}
+    causal = [sizes[0].having(causal=True)] if "causal" in claimed else []
+
+    cases = {PREFILL: uses.prefill_cases(sizes, claimed)}
+    for name in RELATIONS:
+        more = hidden if name == HIDDEN_MOVED else causal
+        cases.setdefault(name, tuple(dict.fromkeys([*sizes, *more])))
+    return cases
 
 
 def may_go_together(names: Sequence[str]) -> bool:
@@ -176,25 +252,34 @@ def may_go_together(names: Sequence[str]) -> bool:
 
 
 def combine_options(case: Case, names: Sequence[str], pick: int = 0) -> Case:
-    values = {name: OPTIONS[name].values(case) for name in names}
-    out = case.having(**{name: value[pick % len(value)] for name, value in values.items()})
-    return replace(out, queries=out.keys - out.past) if out.past else out
+    """The case with these options, of each the value number `pick`."""
+    chosen = {}
+    for name in names:
+        values = OPTIONS[name].values(case)
+        chosen[name] = values[pick % len(values)]
+    combined = case.having(**chosen)
+    return replace(combined, queries=combined.keys - combined.past) if combined.past else combined
 
 
 def pairs_cases(claimed: Sequence[str]) -> tuple[Case, ...]:
-    base, pairs = replace(BASE, keys=14, queries=14), enumerate(combinations(claimed, 2))
-    return tuple(
-        combine_options(replace(base, seed=at), pair, at) for at, pair in pairs if may_go_together(pair)
-    )
+    base = replace(BASE, keys=14, queries=14)
+    cases = []
+    # The number of a pair is its seed and picks its values, so that not all have the first ones.
+    for number, pair in enumerate(combinations(claimed, 2)):
+        if may_go_together(pair):
+            cases.append(combine_options(replace(base, seed=number), pair, number))
+    return tuple(cases)
 
 
 def random_cases(
     claimed: Sequence[str], *, lengths: bool, groups: bool, widths: bool, quick: bool
 ) -> tuple[Case, ...]:
-    cases: list[Case] = []
+    """Draw sizes and options; each case from its own seed, the numbers in a fixed order."""
+    cases = []
     for seed in range(QUICK_RANDOM_CASES if quick else RANDOM_CASES):
         draw = np.random.RandomState(seed)
-        keys, kv_heads = int(draw.randint(1, 80)), int(draw.randint(1, 4))
+        keys = int(draw.randint(1, 80))
+        kv_heads = int(draw.randint(1, 4))
         d_k = int(draw.choice([8, 16, 32, 64]))
         case = Case(
             batch=int(draw.randint(1, 4)),
@@ -207,8 +292,12 @@ def random_cases(
             magnitude=float(draw.choice([0.5, 1.0, 1.5])),
             seed=seed,
         )
-        chosen = [name for name in claimed if draw.uniform() < 0.3 and (name != "cache" or keys > 1)]
-        chosen = [name for name in chosen if name != "float_mask" or "mask" not in chosen]
+
+        chosen = [name for name in claimed if draw.uniform() < 0.3]
+        if keys == 1 and "cache" in chosen:
+            chosen.remove("cache")  # there would be nothing in it
+        if "mask" in chosen and "float_mask" in chosen:
+            chosen.remove("float_mask")
         if may_go_together(chosen):
             cases.append(combine_options(case, chosen, seed))
     return tuple(cases)
@@ -251,53 +340,78 @@ def read_calls(inputs: str | Sequence[Trace]) -> tuple[Case, ...]:
 
 def name_call(trace: Trace, number: int) -> str:
     """call 3, model.py:41, layers.2.self_attn."""
-    said = trace.header.get("call")
-    call = said if isinstance(said, dict) else {}
-    where = [str(call[key]) for key in ("at", "module") if call.get(key)]
-    return ", ".join([f"call {call.get('number', number)}", *where])
+    header = trace.header.get("call")
+    call = header if isinstance(header, dict) else {}
+    place = [str(call[key]) for key in ("at", "module") if call.get(key)]
+    return ", ".join([f"call {call.get('number', number)}", *place])
 
 
 def make_case(trace: Trace, name: str) -> Case:
     """The call that a trace records: its numbers as a kernel is given them, and its kind of attention."""
-    said = settings_of(trace)
-    offset = said.causal_offset if isinstance(said.causal_offset, int) else None
-    settings = said.with_(
-        heads=None, kv_heads=None, chunks=None, causal_offset=offset,  # their axes say the heads
-        backward=False, cotangent=None, logsumexp=False, edits=(),
-    )  # fmt: skip
-    lengths = trace.config.get(KEY_LENGTHS)
-    written = {} if lengths is None else {KEY_LENGTHS: np.asarray(lengths)}
-    plan = plan_arrays({**written, **under_our_names(trace, settings)}, settings, trace.header)
+    plan = plan_call(trace)
     arrays = find_operands(plan)
     batch, heads, queries, d_k = arrays["Q"].shape
     kv_heads, keys, d_v = arrays["V"].shape[1:]
+
     options = dict(option_of(rule, batch, keys) for rule in plan.variant.rules)
     scale = plan.variant.scale or d_k**-0.5
-    if not isclose(scale, d_k**-0.5, rel_tol=1e-6):
+    if not isclose(scale, d_k**-0.5, rel_tol=1e-6):  # as far as float32 tells
         options["scale"] = scale
-    beside = {name: plan.given[name] for name in BESIDE if name in plan.given}
-    if MASK in beside and BIAS in beside:
-        beside[BIAS] = np.where(beside.pop(MASK), beside[BIAS], -np.inf)
-    for other, array in beside.items():
-        options[BESIDE[other]] = CAPTURED
-        arrays[other] = np.broadcast_to(array, heads if other == SINK else (batch, heads, queries, keys))
+
+    passed = {array: plan.given[array] for array in BESIDE if array in plan.given}
+    if MASK in passed and BIAS in passed:
+        # A target takes one of the two: −∞ in a bias hides as a mask does.
+        passed[BIAS] = np.where(passed.pop(MASK), passed[BIAS], -np.inf)
+    for array_name, array in passed.items():
+        options[BESIDE[array_name]] = CAPTURED
+        shape = heads if array_name == SINK else (batch, heads, queries, keys)
+        arrays[array_name] = np.broadcast_to(array, shape)
     if COTANGENT in trace:
         arrays[COTANGENT] = np.broadcast_to(trace[COTANGENT], (batch, heads, queries, d_v))
+
     return Case(
-        batch=batch, heads=heads, kv_heads=kv_heads, queries=queries, keys=keys, d_k=d_k, d_v=d_v,
-        options=tuple(options.items()), fill=CAPTURED,
+        batch=batch,
+        heads=heads,
+        kv_heads=kv_heads,
+        queries=queries,
+        keys=keys,
+        d_k=d_k,
+        d_v=d_v,
+        options=tuple(options.items()),
+        fill=CAPTURED,
         call=Captured(name, arrays, scale, plan.variant.offset),
+    )
+
+
+def plan_call(trace: Trace) -> Plan:
+    """The attention of a recorded call, forward alone."""
+    recorded = settings_of(trace)
+    offset = recorded.causal_offset if isinstance(recorded.causal_offset, int) else None
+    settings = recorded.with_(
+        heads=None, kv_heads=None, chunks=None, causal_offset=offset,  # their axes say the heads
+        backward=False, cotangent=None, logsumexp=False, edits=(),
     )  # fmt: skip
+
+    arrays: dict[str, Array] = {}
+    lengths = trace.config.get(KEY_LENGTHS)
+    if lengths is not None:
+        arrays[KEY_LENGTHS] = np.asarray(lengths)
+    return plan_arrays({**arrays, **under_our_names(trace, settings)}, settings, trace.header)
 
 
 def find_operands(plan: Plan) -> dict[str, Array]:
     """Q, K and V as scores and the output read them, rotated and with a cache, (batch, head, n, d)."""
     lines = plan.derivation
     read = (*lines["scores"].inputs, lines[HEAD_OUTPUTS].inputs[1])
-    own = [lines[name].inputs[0] if name.endswith("_shared") else name for name in read]
-    found = plan.run(keep=own)
-    wide = (np.asarray(found[name], dtype=np.float64) for name in own)
-    return {name: array[(None,) * (4 - array.ndim)] for name, array in zip(INPUTS, wide, strict=True)}
+    # A kernel is given kv heads as they are, before each is repeated for the heads that share it.
+    unshared = [lines[name].inputs[0] if name.endswith("_shared") else name for name in read]
+
+    values = plan.run(keep=unshared)
+    operands = {}
+    for ours, name in zip(INPUTS, unshared, strict=True):
+        array = np.asarray(values[name], dtype=np.float64)
+        operands[ours] = array[(None,) * (4 - array.ndim)]
+    return operands
 
 
 def option_of(rule: Rule, batch: int, keys: int) -> tuple[str, Any]:
@@ -315,26 +429,36 @@ def option_of(rule: Rule, batch: int, keys: int) -> tuple[str, Any]:
 def fit_call(case: Case, claimed: Collection[str], profile: TargetProfile) -> Case | str:
     """A captured call as a target takes it; or why it does not."""
     assert case.call is not None
-    name, offset = case.call.name, case.call.offset
+    name = case.call.name
+    offset = case.call.offset
     case = case.without(*(rule.name for rule in profile.always.rules))
     if "bias" in case.option_values and "bias" not in claimed and "float_mask" in claimed:
         case = case.without("bias").having(float_mask=CAPTURED)
+
+    # The same numbers may be asked for in several ways: the first that the target takes is taken.
     ways = [case]
     if case.queries == 1 and offset == case.keys - 1:  # it sees every key
         ways.append(case.without("causal"))
     if "cache" in claimed and offset == case.keys - case.queries:
         ways.append(case.having(cache=offset))
-    lacking = [option for option in case.option_values if option not in claimed]
-    ways = [way for way in ways if set(claimed).issuperset(way.option_values)]
-    if not ways:
+    taken = [way for way in ways if set(claimed).issuperset(way.option_values)]
+    if not taken:
+        lacking = [option for option in case.option_values if option not in claimed]
         return f"{name}: it takes no {all_of(lacking)}"
-    begin = [profile.keys_before(way) == offset or RELATIVE.isdisjoint(way.option_values) for way in ways]
-    if not any(begin):
+
+    for way in taken:
+        starts_alike = profile.keys_before(way) == offset or RELATIVE.isdisjoint(way.option_values)
+        if starts_alike:
+            break
+    else:
         return f"{name}: its queries begin after other keys than the target's"
-    fitted = profile.fit(ways[begin.index(True)])
+
+    fitted = profile.fit(way)
     if any(getattr(fitted, size) > getattr(case, size) for size in SIZES):
         return f"{name}: it takes other sizes"
-    return f"{name}: it takes masks of another shape" if varies_elsewhere(fitted, profile) else fitted
+    if varies_elsewhere(fitted, profile):
+        return f"{name}: it takes masks of another shape"
+    return fitted
 
 
 def varies_elsewhere(case: Case, profile: TargetProfile) -> bool:
@@ -348,8 +472,10 @@ def varies_elsewhere(case: Case, profile: TargetProfile) -> bool:
 def find_unfit(problem: Problem) -> str:
     """Why the numbers of a captured call cannot be judged in their type; nothing where they can."""
     need = HELD * 8 * prod(problem.scores)
-    if need > (room := available()):
+    room = available()
+    if need > room:
         return f"judging it needs {size_text(need)}, and {size_text(room)} are left for it"
+
     numbers = [problem.arrays[name] for name in (*INPUTS, COTANGENT) if name in problem.arrays]
     if not all(np.isfinite(array).all() for array in numbers):
         return f"it has numbers beyond {problem.case.dtype}"

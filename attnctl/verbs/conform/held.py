@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -75,6 +76,18 @@ class Cause:
     """Whether it gives certain numbers; else, looked for in one case, it may not be what is wrong."""
 
 
+class Rank(NamedTuple):
+    """How well a cause explains cases, what matters most first."""
+
+    has_cause: bool
+    is_no_chance: bool
+    is_certain: bool
+    explained: float
+    """The part of the failing cases."""
+    is_uncontradicted: bool
+    """No right case speaks against it."""
+
+
 @dataclass(frozen=True)
 class Diagnosed:
     """What is true of failing cases, and the cause, if there is one, with the cases that it explains."""
@@ -98,19 +111,26 @@ class Diagnosed:
     @property
     def fits_by_chance(self) -> bool:
         """Whether it gives the numbers of some cases alone, and is not what is wrong there, either."""
-        said = self.failure
-        if self.cause is None or self.cause.observed or said.explained == said.failing:
+        failure = self.failure
+        if self.cause is None or self.cause.observed or failure.explained == failure.failing:
             return False
-        number = said.explained == 1 and any(map(str.isdigit, said.details[0]))
-        few = not self.cause.certain and 2 * said.explained <= said.failing
-        return number or few or said.spared is not None
+        if failure.spared is not None:
+            return True
+
+        # One number more to choose fits one case of several easily.
+        is_number = any(map(str.isdigit, failure.details[0]))
+        explains_few = 2 * failure.explained <= failure.failing
+        return (failure.explained == 1 and is_number) or (explains_few and not self.cause.certain)
 
     @property
-    def rank(self) -> tuple[bool, bool, bool, float, bool]:
-        """By whether there is a cause, how much it explains, and whether a right case speaks against it."""
-        explained = self.failure.explained / self.failure.failing
-        no_chance = not self.fits_by_chance
-        return self.cause is not None, no_chance, self.is_certain, explained, self.failure.spared is None
+    def rank(self) -> Rank:
+        return Rank(
+            has_cause=self.cause is not None,
+            is_no_chance=not self.fits_by_chance,
+            is_certain=self.is_certain,
+            explained=self.failure.explained / self.failure.failing,
+            is_uncontradicted=self.failure.spared is None,
+        )
 
     def explains(self, result: CaseResult) -> bool:
         """Whether its cause may be that of another case, too: where that takes calls, it is not asked."""
@@ -137,30 +157,46 @@ NOTHING = Diagnosed(Failure())
 @np.errstate(all="ignore")  # what overflows in a wrong program is not what came back
 def hold(cause: Cause, wrong: Sequence[CaseResult], right: Sequence[Case]) -> Diagnosed | None:
     """What is true of a cause in these cases; None where it explains none."""
-    explained: list[tuple[CaseResult, str]] = []
-    for result in sorted(wrong, key=simplicity)[:MOST_CALLED] if cause.costly else wrong:
-        if (detail := cause.explains(result)) is not None:
-            explained.append((result, detail))
-            if cause.costly:
-                break
+    explained = explain_each(cause, wrong)
     if not explained:
         return None
-    said = tuple(dict.fromkeys(detail.strip(",") for _, detail in explained))
-    failure = Failure(cause.mistake, cause.say(explained[0][1]), details=said, alone=len(wrong) > 1)
-    if not cause.costly:
-        failure = replace(failure, explained=len(explained), failing=len(wrong), alone=False)
+
+    details = tuple(dict.fromkeys(detail.strip(",") for _, detail in explained))
+    sentence = cause.say(explained[0][1])
+    if cause.costly:
+        # It was looked for in one case, so nothing is said of how many it explains.
+        failure = Failure(cause.mistake, sentence, details=details, alone=len(wrong) > 1)
+    else:
+        failure = Failure(
+            cause.mistake, sentence, details=details, explained=len(explained), failing=len(wrong)
+        )
     if cause.observed:
-        failure = replace(failure, details=said[:1], alone=len(said) > 1)
-    return spare(unite([Diagnosed(failure, cause, tuple(explained))])[0], right)
+        failure = replace(failure, details=details[:1], alone=len(details) > 1)
+
+    diagnosed = Diagnosed(failure, cause, tuple(explained))
+    return spare(unite([diagnosed])[0], right)
+
+
+def explain_each(cause: Cause, wrong: Sequence[CaseResult]) -> list[tuple[CaseResult, str]]:
+    """The cases that a cause explains, each with its detail; one case alone where that takes calls."""
+    if not cause.costly:
+        details = [(result, cause.explains(result)) for result in wrong]
+        return [(result, detail) for result, detail in details if detail is not None]
+
+    for result in sorted(wrong, key=simplicity)[:MOST_CALLED]:
+        detail = cause.explains(result)
+        if detail is not None:
+            return [(result, detail)]
+    return []
 
 
 @np.errstate(all="ignore")
-def spare(found: Diagnosed, right: Iterable[Case]) -> Diagnosed:
+def spare(diagnosed: Diagnosed, right: Iterable[Case]) -> Diagnosed:
     """The same, with the first right case that speaks against it."""
-    assert found.cause is not None  # which is held
-    said = {detail for _, detail in found.explained}
-    spared = next((case for case in right if found.cause.contradicts(case, said)), None)
-    return replace(found, failure=replace(found.failure, spared=spared))
+    assert diagnosed.cause is not None  # which is held
+    details = {detail for _, detail in diagnosed.explained}
+    spared = next((case for case in right if diagnosed.cause.contradicts(case, details)), None)
+    return replace(diagnosed, failure=replace(diagnosed.failure, spared=spared))
 
 
 def choose(
@@ -169,7 +205,8 @@ def choose(
     """The first of these causes that explains all, or the one that explains most."""
     for cause in causes:
         held = hold(cause, wrong, right)
-        best = held if held and held.rank > best.rank else best
+        if held and held.rank > best.rank:
+            best = held
         if best.explains_all and best.failure.spared is None:
             break
     return best
@@ -182,8 +219,9 @@ def observe(mistake: str, see: Callable[[CaseResult], str]) -> Cause:
 
 def simplicity(result: CaseResult) -> tuple[bool, bool, bool, int]:
     """Order cases: drawn numbers first, few of them, but enough that nothing fits by chance."""
-    case, few = result.case, min(result.case.queries, result.case.keys) < ENOUGH_TOKENS
-    return is_large(case), case.fill != "random", few, case.weights
+    case = result.case
+    has_few_tokens = min(case.queries, case.keys) < ENOUGH_TOKENS
+    return is_large(case), case.fill != "random", has_few_tokens, case.weights
 
 
 def is_large(case: Case) -> bool:
@@ -193,14 +231,15 @@ def is_large(case: Case) -> bool:
 @np.errstate(all="ignore")
 def unite(several: Sequence[Diagnosed]) -> list[Diagnosed]:
     """Findings of one cause with one detail, where that of one case explains all others, too."""
-    explained = [result for found in several for result in found.explained]
-    details = list(dict.fromkeys(own for _, own in explained))
+    explained = [pair for diagnosed in several for pair in diagnosed.explained]
+    details = list(dict.fromkeys(detail for _, detail in explained))
     cause = several[0].cause
     if cause is None or cause.explains_with is None or len(details) == 1:
         return [*several]
+
     for detail in details[:MOST_TRIED]:
         if all(detail == own or cause.explains_with(result, detail) for result, own in explained):
-            return [found.with_detail(detail) for found in several]
+            return [diagnosed.with_detail(detail) for diagnosed in several]
     return [*several]
 
 
@@ -209,6 +248,8 @@ def unite(several: Sequence[Diagnosed]) -> list[Diagnosed]:
 
 @dataclass
 class Programs:
+    """A known mistake, made in the programs of cases."""
+
     suite: Suite
     step: str
     """Where the mistake shows: the output, heads side by side, or the weights."""
@@ -219,47 +260,61 @@ class Programs:
 
     def explains(self, result: CaseResult) -> str | None:
         """The detail with which it explains a case: one that is known, or else one that fits."""
-        beside = self.begin(result)
-        if beside is None:
+        held_case = self.begin(result)
+        if held_case is None:
             return None
-        for at, made in enumerate(self.known):
-            if (found := beside.find(self.mistake, made)) is not None:
-                self.known[at] = found
-                return found.detail
+
+        for number, known in enumerate(self.known):
+            plant = held_case.find(self.mistake, known)
+            if plant is not None:
+                self.known[number] = plant
+                return plant.detail
+
+        # To look for new details takes most of the time.
         if self.missed == MOST_MISSED:
             return None
-        if (found := beside.find(self.mistake)) is not None:
-            self.known.append(found)
-            return found.detail
-        self.missed += 1
-        return None
+        plant = held_case.find(self.mistake)
+        if plant is None:
+            self.missed += 1
+            return None
+        self.known.append(plant)
+        return plant.detail
 
     def explains_with(self, result: CaseResult, detail: str) -> bool:
-        beside = self.begin(result)
-        same = [made for made in self.known if made.detail == detail]
-        return beside is not None and any(beside.find(self.mistake, made) is not None for made in same)
+        held_case = self.begin(result)
+        if held_case is None:
+            return False
+        plants = [plant for plant in self.known if plant.detail == detail]
+        return any(held_case.find(self.mistake, plant) is not None for plant in plants)
 
-    def contradicts(self, case: Case, said: Collection[str]) -> bool:
-        beside = HeldCase.begin(self.suite.problem(case), None, self.step)
-        known = [made for made in self.known if made.detail in said]
-        programs = [program for made in known for program in beside.programs(self.mistake, made)]
-        return bool(programs) and not any(beside.gives(plant.case.derivation, it) for plant, it in programs)
+    def contradicts(self, case: Case, details: Collection[str]) -> bool:
+        """Whether no program with one of these details gives what is right in a case."""
+        held_case = HeldCase.begin(self.suite.problem(case), None, self.step)
+        programs: list[CarriedOut] = []
+        for known in self.known:
+            if known.detail in details:
+                programs += (program for _, program in held_case.programs(self.mistake, known))
+        return bool(programs) and not any(held_case.gives(program) for program in programs)
 
     def begin(self, result: CaseResult) -> HeldCase | None:
+        """The case as programs are held to it; None where nothing came back that they could give."""
         if result.answer.error or result.judgement.extra is not None:
             return None
+
         problem = self.suite.problem(result.case)
-        found = self.suite.outputs_in(result)
-        if found and self.step == WEIGHTS:
+        outputs = self.suite.outputs_in(result)
+        if outputs and self.step == WEIGHTS:
             weights = read_weights(self.suite, result.case)
-            found = {} if weights is None else {WEIGHTS: weights, **found}
-        if not found:
+            # The weights come first: the mistake is planted at the first output that is wrong.
+            outputs = {} if weights is None else {WEIGHTS: weights, **outputs}
+        if not outputs:
             return None
+
         settled = [name for name, ratio in result.judgement.ratios.items() if ratio <= 1]
         if problem.has_many_scores:
             problem = problem.last_queries(JUDGED)
-            found = {name: array[..., -JUDGED:, :] for name, array in found.items()}
-        return HeldCase.begin(problem, found, self.step, settled)
+            outputs = {name: array[..., -JUDGED:, :] for name, array in outputs.items()}
+        return HeldCase.begin(problem, outputs, self.step, settled)
 
     def say(self, detail: str) -> str:
         return ": ".join(spoken(self.mistake, detail))
@@ -268,30 +323,46 @@ class Programs:
 def read_weights(suite: Suite, case: Case) -> Array | None:
     """Read the weights of a target off its output for unit vectors as values, if it takes that many."""
     problem = suite.problem(replace(case, memory="plain", d_v=case.keys))
-    size = problem.arrays["V"].shape
-    problem.arrays["V"] = np.broadcast_to(np.eye(*size[2:]), size)
-    given = read_output(problem, suite.call(problem))
-    if given is None or given.shape[-1] < case.keys:  # a kernel may have head sizes of its own
+    shape = problem.arrays["V"].shape
+    problem.arrays["V"] = np.broadcast_to(np.eye(*shape[2:]), shape)
+    output = read_output(problem, suite.call(problem))
+    if output is None or output.shape[-1] < case.keys:  # a kernel may have head sizes of its own
         return None
-    return given[..., : case.keys]
+    return output[..., : case.keys]
 
 
 def plant_cause(suite: Suite, mistake: Mistake, step: str = HEAD_OUTPUTS) -> Cause:
-    made = Programs(suite, step, mistake)
-    return Cause(mistake.name, made.say, made.explains, made.contradicts, explains_with=made.explains_with)
+    programs = Programs(suite, step, mistake)
+    return Cause(
+        mistake.name,
+        programs.say,
+        programs.explains,
+        contradicts=programs.contradicts,
+        explains_with=programs.explains_with,
+    )
 
 
 Values = Mapping[str, Array]
 
 
-def compute_steps(derivation: Derivation, had: Values, known: Mapping[str, Step] | None = None) -> Values:
-    """Carry it out in float64 from its inputs, or from the values that steps which are known had."""
+class CarriedOut(NamedTuple):
+    """A program of known lines, and the values that they have in a case."""
+
+    derivation: Derivation
+    values: Values
+
+
+def compute_steps(
+    derivation: Derivation, before: Values, known: Mapping[str, Step] | None = None
+) -> Values:
+    """Carry it out in float64 from its inputs, or from the values that known steps had before."""
     known = known or {}
     values: dict[str, Array] = {}
     for step in derivation:
-        same = known.get(step.name) is step and all(values[name] is had[name] for name in step.inputs)
-        if isinstance(step.op, Given) or same:
-            values[step.name] = had[step.name]
+        # Only what is known has values from before, so the line is asked for first.
+        is_same = known.get(step.name) is step and all(values[name] is before[name] for name in step.inputs)
+        if isinstance(step.op, Given) or is_same:
+            values[step.name] = before[step.name]
         else:
             values[step.name] = step.op.apply(*(values[name] for name in step.inputs))
     return values
@@ -319,90 +390,126 @@ class HeldCase:
         """With nothing found, it is what is right."""
         derivation = problem.plan.derivation
         right = compute_steps(derivation, problem.given)
-        beside = {output: right[output] for output in problem.outputs} if found is None else found
-        if name == CONCAT and HEAD_OUTPUTS in beside:
-            heads = beside[HEAD_OUTPUTS].swapaxes(1, 2)
-            beside = {CONCAT: heads.reshape(*heads.shape[:2], -1)}
-        return cls(problem, derivation, right, beside, frozenset(beside if found is None else settled))
+        outputs = {output: right[output] for output in problem.outputs} if found is None else found
+
+        if name == CONCAT and HEAD_OUTPUTS in outputs:
+            token_by_token = outputs[HEAD_OUTPUTS].swapaxes(1, 2)
+            outputs = {CONCAT: token_by_token.reshape(*token_by_token.shape[:2], -1)}
+
+        settled_outputs = outputs if found is None else settled
+        return cls(problem, derivation, right, found=outputs, settled=frozenset(settled_outputs))
+
+    @property
+    def wrong(self) -> list[str]:
+        """The outputs that are wrong."""
+        return [name for name in self.found if name not in self.settled]
 
     def find(self, mistake: Mistake, like: Plant | None = None) -> Plant | None:
-        programs = self.programs(mistake, like)
-        return next((plant for plant, made in programs if self.gives(plant.case.derivation, made)), None)
+        for plant, program in self.programs(mistake, like):
+            if self.gives(program):
+                return plant
+        return None
 
-    def programs(self, mistake: Mistake, like: Plant | None) -> Iterator[tuple[Plant, Values]]:
+    def programs(self, mistake: Mistake, like: Plant | None) -> Iterator[tuple[Plant, CarriedOut]]:
         """The programs that make a mistake: as it may fit, or like it was planted in another case."""
         for plant in mistake.at(self.step(like)):
             try:
-                made = compute_steps(plant.case.derivation, self.right, self.derivation.by_name)
+                values = compute_steps(plant.case.derivation, self.right, self.derivation.by_name)
             except (AttnError, ValueError, IndexError, TypeError, KeyError):  # what only the right op takes
                 continue
-            yield plant, made
+            yield plant, CarriedOut(plant.case.derivation, values)
 
     def step(self, like: Plant | None) -> WrongStep:
         """The first output that is wrong, or the last, for mistakes to be planted at."""
-        case, derivation, right = self.problem.case, self.derivation, self.right
-        first = next((name for name in self.found if name not in self.settled), list(self.found)[-1])
-        given = {name: right[name] for name in derivation.given}
-        steps = {name: derivation[name] for name in (*given, *self.found)}
-        plan = DumpPlan(derivation, {**case.sizes, "new": case.keys - case.past})
-        record = Record(Trace(steps, {**given, **self.found}, {}), plan)
-        known: dict[str, Known | None] = {name: exactly(value) for name, value in right.items()}
-        found, expected = self.found[first], exactly(right[first])
-        least = UNITS * TYPES[case.dtype].unit * np.abs(expected.value).max(initial=0.0)
-        differs = np.abs(found - expected.value) > least
-        walk = Walk(record, derivation, {}, known)
-        return WrongStep(derivation, record, first, found, expected, differs, walk, like=like)
+        case = self.problem.case
+        name = self.wrong[0] if self.wrong else list(self.found)[-1]
+        found = self.found[name]
+        expected = exactly(self.right[name])
 
-    def off_by(self, name: str, made: Values) -> float:
+        given = {given: self.right[given] for given in self.derivation.given}
+        steps = {step: self.derivation[step] for step in (*given, *self.found)}
+        plan = DumpPlan(self.derivation, {**case.sizes, "new": case.keys - case.past})
+        record = Record(Trace(steps, {**given, **self.found}, {}), plan)
+        known: dict[str, Known | None] = {step: exactly(value) for step, value in self.right.items()}
+
+        least = UNITS * TYPES[case.dtype].unit * np.abs(expected.value).max(initial=0.0)
+        return WrongStep(
+            self.derivation,
+            record,
+            name,
+            found=found,
+            expected=expected,
+            differs=np.abs(found - expected.value) > least,
+            walk=Walk(record, self.derivation, {}, known),
+            like=like,
+        )
+
+    def off_by(self, name: str, values: Values) -> float:
         """The largest difference from what was found, as a part of what is taken for right."""
-        found, value = self.found[name], made.get(name)
+        found = self.found[name]
+        value = values.get(name)
         if value is None or value.shape != found.shape:
             return np.inf
+
         precision = TYPES[self.problem.case.dtype]
-        row = np.abs(found).max(axis=-1, keepdims=True, initial=0.0)
-        spoilt = ~np.isfinite(found) & ~(np.abs(value) <= precision.largest)
-        same = (found == value) | spoilt | ~self.told(name, made)
-        least = UNITS * precision.unit * row + precision.smallest
-        off = np.where(same, 0.0, np.abs(found - value) / least)
+        # Where a number is beyond the type, what came back is ∞, or NaN that was made of it.
+        overflows = ~np.isfinite(found) & ~(np.abs(value) <= precision.largest)
+        is_same = (found == value) | overflows | ~self.told(name, values)
+
+        of_row = np.abs(found).max(axis=-1, keepdims=True, initial=0.0)
+        least = UNITS * precision.unit * of_row + precision.smallest
+        off = np.where(is_same, 0.0, np.abs(found - value) / least)
         return float(np.where(np.isnan(off), np.inf, off).max(initial=0.0))
 
-    def told(self, name: str, made: Values) -> Array:
+    def told(self, name: str, values: Values) -> Array:
         """Which rows of an output are judged: of what is no gradient those of queries that see a key.
 
         A program that hides every key of one may have NaN there, which softmax makes of −∞ alone.
         """
         if name in GRADIENTS:
             return np.array(True)
+
         seen: Array = np.asarray(self.right[WEIGHTS].any(axis=-1))
-        seen = np.asarray(seen.all(axis=1) if name == CONCAT else seen)
-        scores = made.get(MASKED)
+        if name == CONCAT:
+            seen = np.asarray(seen.all(axis=1))
+
+        scores = values.get(MASKED)
         lost = ~np.isfinite(self.found[name]).any(axis=-1)
         if name == HEAD_OUTPUTS and scores is not None and scores.shape[:-1] == lost.shape == seen.shape:
-            seen = seen & ~(lost & np.isneginf(scores).all(axis=-1))
+            hides_every_key = np.isneginf(scores).all(axis=-1)
+            seen = seen & ~(lost & hides_every_key)
         return seen[..., None]
 
-    def gives(self, derivation: Derivation, made: Values) -> bool:
+    def gives(self, program: CarriedOut) -> bool:
         """Whether a program gives what was found, and changes something of what is wrong in it."""
-        wrong = [name for name in self.found if name not in self.settled]
-        if wrong and all(made.get(name) is self.right[name] for name in wrong):
+        wrong = self.wrong
+        values = program.values
+        if wrong and all(values.get(name) is self.right[name] for name in wrong):
             return False
-        if not all(self.is_near(name, made) for name in wrong):
+        # These two are quick; a closer look computes how the program's numbers scatter.
+        if not all(self.is_near(name, values) for name in wrong):
             return False
-        far = [name for name in self.found if self.off_by(name, made) > 1]
-        wanted = expect(replace(self.problem, outputs=tuple(far)), derivation).outputs
+        far = [name for name in self.found if self.off_by(name, values) > 1]
+
+        problem = replace(self.problem, outputs=tuple(far))
+        expected = expect(problem, program.derivation).outputs
         for name in far:
-            rows = np.broadcast_to(self.told(name, made), self.found[name].shape)[..., 0]
-            if not compare_output(replace(wanted[name], rows=rows), self.found[name]).right:
+            rows = np.broadcast_to(self.told(name, values), self.found[name].shape)[..., 0]
+            if not compare_output(replace(expected[name], rows=rows), self.found[name]).right:
                 return False
         return True
 
-    def is_near(self, name: str, made: Values) -> bool:
+    def is_near(self, name: str, values: Values) -> bool:
         """Whether a program leaves little of what is wrong of an output, or nothing was to be changed."""
-        found, right, value = self.found[name], self.right[name], made.get(name)
+        found = self.found[name]
+        right = self.right[name]
+        value = values.get(name)
         if value is right:
             return True
         if value is None or value.shape != found.shape:
             return False
-        told = np.broadcast_to(self.told(name, made), found.shape) & np.isfinite(found)
-        left, gap = (np.square(np.where(told, array - found, 0.0)).sum() for array in (value, right))
-        return bool(left <= NEAR**2 * gap)
+
+        judged = np.broadcast_to(self.told(name, values), found.shape) & np.isfinite(found)
+        gap = np.square(np.where(judged, right - found, 0.0)).sum()
+        gap_left = np.square(np.where(judged, value - found, 0.0)).sum()
+        return bool(gap_left <= NEAR**2 * gap)

@@ -46,43 +46,59 @@ def invoke(function: Callable[..., Any], call: TargetCall, framework: Framework)
 
 def call_once(ready: PreparedCall) -> tuple[Answer, Any]:
     """Return the answer of one call, and its result as it is. Raises what the target raises."""
-    call, framework = ready.call, ready.framework
+    call = ready.call
+    framework = ready.framework
     with fill_memory(call.fill, call.numbers, lambda block: framework.give(block, call.dtype)):
-        result, back = framework.carry_out(ready)
-    outputs = read_outputs(result)
+        result, gradients = framework.carry_out(ready)
+
+    # Outputs that are written to buffers stand before those that are returned.
     buffers = [ready.given[name] for name in call.into]
-    outputs = (*map(to_numpy, buffers), *outputs[len(buffers) :])
-    dtype = str(getattr(first_array(result), "dtype", "")).rpartition(".")[-1]
+    returned = read_outputs(result)
+    outputs = (*map(to_numpy, buffers), *returned[len(buffers) :])
     if call.gives:
-        found = order_gradients(result, call.gives) if isinstance(result, Mapping) else result
-        back = buffers or (found if isinstance(found, (tuple, list)) else (found,))
+        gradients = buffers or list_gradients(result, call.gives)
         outputs = ()
+
     now = {name: bits_of(to_numpy(ready.given[name])) for name in ready.before}
     changed = tuple(name for name, was in ready.before.items() if now[name] != was)
-    return Answer(outputs, tuple(map(to_numpy, back)), changed, dtype=dtype), result
+    dtype = str(getattr(first_array(result), "dtype", "")).rpartition(".")[-1]
+    answer = Answer(outputs, tuple(map(to_numpy, gradients)), changed, dtype=dtype)
+    return answer, result
 
 
-def order_gradients(found: Mapping[str, Any], names: Sequence[str]) -> Sequence[Any]:
+def list_gradients(result: Any, names: Sequence[str]) -> Sequence[Any]:
+    """What a backward pass returns: several gradients in order, by their names, or one."""
+    if isinstance(result, Mapping):
+        return order_gradients(result, names)
+    return result if isinstance(result, (tuple, list)) else (result,)
+
+
+def order_gradients(arrays: Mapping[str, Any], names: Sequence[str]) -> Sequence[Any]:
     """Order gradients that have names, dq, d_Q, grad_q or q.grad, others last; None for one not there."""
-    ours = {
-        gradient_of(symbol): array
-        for name, array in found.items()
-        for symbol in (*INPUTS, PACKED)
-        if variable_of(name).lower() in THEIRS[symbol]
-    }
-    others = [array for array in found.values() if not any(array is own for own in ours.values())]
-    return [*(found.get(name, ours.get(name)) for name in names), *others]
+    by_our_name = {}
+    for name, array in arrays.items():
+        variable = variable_of(name).lower()
+        for symbol in (*INPUTS, PACKED):
+            if variable in THEIRS[symbol]:
+                by_our_name[gradient_of(symbol)] = array
+
+    in_order = [arrays.get(name, by_our_name.get(name)) for name in names]
+    known = by_our_name.values()
+    others = [array for array in arrays.values() if not any(array is one for one in known)]
+    return [*in_order, *others]
 
 
 def first_array(result: Any) -> Any:
     if isinstance(result, Mapping):
         result = tuple(result.values())
-    return result[0] if isinstance(result, (tuple, list)) and result else result
+    if isinstance(result, (tuple, list)) and result:
+        return result[0]
+    return result
 
 
 def read_outputs(result: Any) -> tuple[Any, ...]:
-    several = isinstance(result, (tuple, list)) and not np.isscalar(result[:1])
-    return tuple(map(to_numpy, result)) if several else (to_numpy(result),)
+    is_several = isinstance(result, (tuple, list)) and not np.isscalar(result[:1])
+    return tuple(map(to_numpy, result)) if is_several else (to_numpy(result),)
 
 
 # --- arrays and memory ---
@@ -99,40 +115,55 @@ class Framework:
         return self.name != "numpy"
 
     def carry_out(self, ready: PreparedCall) -> tuple[Any, Sequence[Any]]:
-        function, leaves = ready.function, ready.leaves
+        """Call the function, and go back from the cotangent to the inputs where there is one."""
         if ready.cotangent is None:
-            return function(*ready.inputs, **ready.keywords), ()
-        if self.name == "torch":
-            result = function(*ready.inputs, **ready.keywords)
-            output = first_array(result)
-            if output.shape != ready.cotangent.shape:
-                return result, ()  # which is said of the output
-            grad = import_module("torch").autograd.grad
-            found = grad(output, leaves, ready.cotangent.to(output.dtype), allow_unused=True)
-            both = zip(leaves, found, strict=True)
-            return result, [0 * leaf if gradient is None else gradient for leaf, gradient in both]
+            return ready.function(*ready.inputs, **ready.keywords), ()
+        return self.by_autograd(ready) if self.name == "torch" else self.by_vjp(ready)
+
+    def by_autograd(self, ready: PreparedCall) -> tuple[Any, Sequence[Any]]:
+        """The result and gradients of a function of torch."""
+        result = ready.function(*ready.inputs, **ready.keywords)
+        output = first_array(result)
+        if output.shape != ready.cotangent.shape:
+            return result, ()  # which is said of the output
+
+        grad = import_module("torch").autograd.grad
+        cotangent = ready.cotangent.to(output.dtype)
+        gradients = grad(output, ready.leaves, cotangent, allow_unused=True)
+        by_leaf = zip(ready.leaves, gradients, strict=True)
+        # One that the output does not follow is 0.
+        return result, [0 * leaf if gradient is None else gradient for leaf, gradient in by_leaf]
+
+    def by_vjp(self, ready: PreparedCall) -> tuple[Any, Sequence[Any]]:
+        """The same of a function of jax."""
 
         def of_inputs(*leaves: Any) -> tuple[Any, Any]:
             named = dict(zip(ready.call.names, leaves, strict=False))
-            result = function(*(() if named else leaves), **{**ready.keywords, **named})
+            by_place = () if named else leaves
+            result = ready.function(*by_place, **{**ready.keywords, **named})
             return first_array(result), result
 
-        output, back, result = import_module("jax").vjp(of_inputs, *leaves, has_aux=True)
-        same = output.shape == ready.cotangent.shape
-        return result, back(ready.cotangent.astype(output.dtype)) if same else ()
+        output, back, result = import_module("jax").vjp(of_inputs, *ready.leaves, has_aux=True)
+        if output.shape != ready.cotangent.shape:
+            return result, ()
+        return result, back(ready.cotangent.astype(output.dtype))
 
     def give(self, array: Array, dtype: str) -> Any:
         """Return an array of the library, numbers in the type, integers and truth values as they are."""
+        has_numbers = array.dtype.kind == "f"
         if self.name == "torch":
             torch = import_module("torch")
-            made = torch.from_numpy(array)
-            made = made.to(getattr(torch, dtype)) if array.dtype.kind == "f" else made
-            return made.to(self.device) if self.device else made
+            tensor = torch.from_numpy(array)
+            if has_numbers:
+                tensor = tensor.to(getattr(torch, dtype))
+            return tensor.to(self.device) if self.device else tensor
+
         if self.name == "jax":
-            jax, jnp = import_module("jax"), import_module("jax.numpy")
-            if dtype == "float64":
+            jax = import_module("jax")
+            jnp = import_module("jax.numpy")
+            if dtype == "float64":  # jax makes float32 of it otherwise
                 jax.config.update("jax_enable_x64", True)
-            made = jnp.asarray(array, dtype=getattr(jnp, dtype) if array.dtype.kind == "f" else None)
+            made = jnp.asarray(array, dtype=getattr(jnp, dtype) if has_numbers else None)
             return jax.device_put(made, jax.devices(self.device)[0]) if self.device else made
         return array
 
@@ -147,7 +178,8 @@ def to_numpy(value: Any) -> Any:
         return None
     if array.dtype.kind not in "biuf":
         return None
-    return np.array(array, dtype=np.float64 if array.dtype.kind == "f" else array.dtype)
+    dtype = np.float64 if array.dtype.kind == "f" else array.dtype
+    return np.array(array, dtype=dtype)
 
 
 def lay_in_memory(array: Array, memory: str) -> Array:
@@ -190,38 +222,55 @@ def in_type(array: Array, dtype: str) -> Array:
 
 
 def prepare_call(function: Callable[..., Any], framework: Framework, call: TargetCall) -> PreparedCall:
+    """Make new arrays of the call's type and memory, each the target's own."""
+
     def type_of(name: str) -> str:
         return sum_type(call.dtype) if name in call.wide else call.dtype
 
     def cast(name: str, value: Any, memory: str = "plain") -> Any:
         if not isinstance(value, np.ndarray):
             return value
-        own = in_type(value, type_of(name))
-        if memory == "broadcast" and own.shape[0] > 1:
-            return np.lib.stride_tricks.as_strided(own, own.shape, (0, *own.strides[1:]))
-        return lay_in_memory(own, memory)
+        array = in_type(value, type_of(name))
+        if memory == "broadcast" and array.shape[0] > 1:
+            return np.lib.stride_tricks.as_strided(array, array.shape, (0, *array.strides[1:]))
+        return lay_in_memory(array, memory)
 
-    names = "QKV" if len(call.inputs) > 1 else ("QKV",)
-    memories = ["plain" if call.memory == "broadcast" and name == "Q" else call.memory for name in names]
-    owned = dict(zip(names, map(cast, names, call.inputs, memories), strict=True))
-    more = {name: cast(name, value) for name, value in call.keywords.items()}
-    arrays = owned | {name: value for name, value in more.items() if isinstance(value, np.ndarray)}
+    names = ("Q", "K", "V") if len(call.inputs) > 1 else ("QKV",)
+    arrays = {}
+    for name, input_ in zip(names, call.inputs, strict=True):
+        is_broadcast_query = call.memory == "broadcast" and name == "Q"
+        arrays[name] = cast(name, input_, "plain" if is_broadcast_query else call.memory)
+    passed = {name: cast(name, value) for name, value in call.keywords.items()}
+    arrays |= {name: value for name, value in passed.items() if isinstance(value, np.ndarray)}
     for name in call.into:
         arrays[name].view(np.uint8)[...] = call.fill
+
     given = {name: framework.give(array, type_of(name)) for name, array in arrays.items()}
-    leaves = inputs = [given[name] for name in names]
-    back = cast("", call.cotangent)
-    cotangent = None if back is None else framework.give(back, call.dtype)
-    if cotangent is not None and framework.name == "torch":
-        leaves = [input_.requires_grad_() for input_ in inputs]
-        given |= dict(zip(names, map(copy_of_leaf, leaves), strict=True))
-        inputs = [given[name] for name in names]
-    keywords = {name: given.get(name, value) for name, value in more.items()}
+    inputs = [given[name] for name in names]
+    leaves = inputs
+    cotangent = None
+    if call.cotangent is not None:
+        cotangent = framework.give(cast("", call.cotangent), call.dtype)
+        if framework.name == "torch":
+            leaves = [input_.requires_grad_() for input_ in inputs]
+            inputs = [copy_of_leaf(leaf) for leaf in leaves]
+            given |= zip(names, inputs, strict=True)
+
+    keywords = {name: given.get(name, value) for name, value in passed.items()}
     if call.names:
         keywords |= dict(zip(call.names, inputs, strict=True))
         inputs = []
-    before = {name: bits_of(to_numpy(array)) for name, array in given.items() if name not in call.into}
-    return PreparedCall(function, framework, call, inputs, keywords, given, before, cotangent, leaves)
+    return PreparedCall(
+        function,
+        framework,
+        call,
+        inputs=inputs,
+        keywords=keywords,
+        given=given,
+        before={name: bits_of(to_numpy(array)) for name, array in given.items() if name not in call.into},
+        cotangent=cotangent,
+        leaves=leaves,
+    )
 
 
 def copy_of_leaf(leaf: Any) -> Any:
@@ -251,8 +300,11 @@ def fill_memory(byte: int, numbers: int, give: Any) -> Iterator[None]:
     arrays, a device's. `numbers` is the size of the output, `give` makes arrays of the framework.
     """
     fill_malloc((byte ^ 0xFF) | ON)
-    sizes = [size for size in (2, 4, 8) for _ in range(BLOCKS)]
-    blocks = [give(np.full(numbers * size, byte, dtype=np.uint8)) for size in sizes]
+    blocks = []
+    for bytes_of_number in (2, 4, 8):
+        size = numbers * bytes_of_number
+        blocks += [give(np.full(size, byte, dtype=np.uint8)) for _ in range(BLOCKS)]
+    # All at once: one that was freed before the next is made would be the next.
     del blocks
     try:
         yield
@@ -271,45 +323,55 @@ def fill_malloc(value: int) -> None:
 
 def repeat_call(ready: PreparedCall, answer: Answer, result: Any) -> Answer:
     """Make the same call again in arrays that are kept; an output in reused memory is spoilt first."""
-    call, anew = ready.call, partial(prepare_call, ready.function, ready.framework)
-    call_once(anew(replace(call, inputs=tuple(-input_ for input_ in call.inputs))))
-    kept = bool(call.into or answer.gradients)
-    reused = not kept and not have_same_bits(read_outputs(result)[:1], answer.outputs[:1])
-    ready = anew(call)
+    call = ready.call
+    prepare = partial(prepare_call, ready.function, ready.framework)
+    # What a call of other numbers leaves in reused memory is no answer of this one.
+    call_once(prepare(replace(call, inputs=tuple(-input_ for input_ in call.inputs))))
+    is_ours = bool(call.into or answer.gradients)
+    is_reused = not is_ours and not have_same_bits(read_outputs(result)[:1], answer.outputs[:1])
+    ready = prepare(call)
 
     def again() -> Answer:
         nonlocal ready
         if call.into:
-            ready = anew(call)
-        if reused:
-            output = first_array(result)
-            fill = getattr(output, "fill_", None) or getattr(output, "fill", None) or (lambda _: None)
-            with suppress(TypeError, ValueError, RuntimeError):
-                fill(np.nan)
+            ready = prepare(call)
+        if is_reused:
+            spoil(first_array(result))
         try:
-            found, _ = call_once(ready)
+            repeated, _ = call_once(ready)
         except RAISED as error:
             return describe_exception(error)
-        if found.changed:
-            ready = anew(call)
-        return found
+        if repeated.changed:
+            ready = prepare(call)
+        return repeated
 
     repeated = repeat(again, answer, call.times, call.seconds)
     return replace(repeated, stale=not repeated.failed and is_stale(ready, answer))
 
 
+def spoil(output: Any) -> None:
+    """Fill an output with NaN, where its library lets one."""
+    fill = getattr(output, "fill_", None) or getattr(output, "fill", None)
+    if fill:
+        with suppress(TypeError, ValueError, RuntimeError):
+            fill(np.nan)
+
+
 def is_stale(ready: PreparedCall, before: Answer) -> bool:
     """V doubled in place gives the answer that V gave: it was kept for these arrays, or for their place."""
-    constant = ready.framework.name == "jax" or "V" not in ready.given  # arrays of jax cannot be changed
-    if constant or ready.cotangent is not None or ready.call.gives:
+    is_constant = ready.framework.name == "jax"  # whose arrays cannot be changed
+    if is_constant or "V" not in ready.given or ready.cotangent is not None or ready.call.gives:
         return False
+
     v = ready.given["V"]
     v *= 2
     try:
-        found, _ = call_once(ready)
+        doubled, _ = call_once(ready)
     except RAISED:  # the call was answered before
         return False
-    (first, *_) = *before.outputs, None
-    if first is None or first.dtype.kind == "b" or not have_same_bits(found.outputs[:1], [first]):
+
+    first = before.outputs[0] if before.outputs else None
+    if first is None or first.dtype.kind == "b" or not have_same_bits(doubled.outputs[:1], [first]):
         return False
-    return bool(np.isfinite(first).all() and (first != first.flat[0]).any())  # others were never of V
+    # NaN, infinities and one number everywhere were never made of V.
+    return bool(np.isfinite(first).all() and (first != first.flat[0]).any())

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property, lru_cache
-from itertools import product
 from math import inf, sqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -51,7 +51,9 @@ from attnctl.verbs.conform.layout import read_answer, shapes_beside
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import IN_TYPE, IN_TYPE_BY_LAYOUT, SUMS, TYPES
 
-RUNS, FEWER_RUNS, MANY = 12, 6, 4096
+RUNS = 12
+FEWER_RUNS = 6
+MANY = 4096
 """Runs of Monte Carlo arithmetic for each case, and where it has many numbers, which tell as much."""
 
 ULPS = 2
@@ -90,16 +92,18 @@ class ExpectedOutput:
     @cached_property
     def allowed(self) -> Array:
         precision = TYPES[self.dtype]
-        units, least = self.units * precision.unit, self.least
-        room = allowed_error(self.value, self.scatter, units, of_row=self.of_row, least=least)
+        room = allowed_error(
+            self.value, self.scatter, self.units * precision.unit, of_row=self.of_row, least=self.least
+        )
+        # Numbers below the smallest of the type may be 0 there.
         return room + precision.smallest
 
     @property
     def blurred(self) -> float:
         """The error that rounding may give, as a part of how the numbers vary."""
-        told = self.rows[..., None] & np.isfinite(self.scatter) & np.isfinite(self.value)
-        numbers = self.value[np.broadcast_to(told, self.value.shape)]
-        return FACTOR * root_mean_square(self.scatter[told]) / spread(numbers)
+        judged = self.rows[..., None] & np.isfinite(self.scatter) & np.isfinite(self.value)
+        numbers = self.value[np.broadcast_to(judged, self.value.shape)]
+        return FACTOR * root_mean_square(self.scatter[judged]) / spread(numbers)
 
 
 @dataclass(frozen=True)
@@ -138,34 +142,55 @@ def expect(problem: Problem, derivation: Derivation | None = None) -> Expected:
     """
     if derivation is None and problem.has_many_scores:
         return replace(expect(problem.last_queries(JUDGED)), problem=problem)
-    unit = TYPES[problem.case.dtype].unit
-    of_sums = unit if sums_in_type(problem) else FLOAT32.unit
-    sums = min(unit, of_sums) * (1 + sqrt(problem.case.d_k))
-    given, steps = problem.given, dict[str, Known]()
-    again: dict[str, Known] = {}
-    lines = derivation or problem.plan.derivation
-    for step in lines:
-        if isinstance(step.op, Given):
-            steps[step.name] = exactly(given[step.name])
-            continue
-        read = {**steps, **again} if is_gradient(step.name) else steps
-        inputs = [read[name] for name in step.inputs]
-        known = carry_rounding(step.op, inputs, unit, step.name, of_sums=of_sums)
-        # Each run is carried out once for all that read it; only the latest is kept.
-        steps[step.name] = replace(known, run=lru_cache(maxsize=1)(known.run))
-        if step.name.startswith(WEIGHTS_AGAIN) and LOGSUMEXP in steps:
-            steps[step.name] = make_again(steps, step.name, sums, lines)
-        if step.name in {WEIGHTS, DELTA} and LOGSUMEXP in steps:
-            again[step.name] = make_again(steps, step.name, sums, lines)
+
+    steps = carry_out_rounded(problem, derivation or problem.plan.derivation)
     seen: Array = np.asarray(steps[WEIGHTS].value.any(axis=-1))
     scatters = scatter_together({name: steps[name] for name in problem.outputs})
+
     outputs = {}
     for name, scatter in scatters.items():
         value = steps[name].value
+        # What a query that sees no key gives is nobody's to say; each gradient is a number all the same.
         rows = np.ones(value.shape[:-1], dtype=bool) if name in GRADIENTS else seen
-        independent = min(int(seen.sum()), int(rows.sum()))
-        outputs[name] = ExpectedOutput(name, problem.case.dtype, value, scatter, rows, independent)
+        outputs[name] = ExpectedOutput(
+            name,
+            problem.case.dtype,
+            value,
+            scatter=scatter,
+            rows=rows,
+            independent=min(int(seen.sum()), int(rows.sum())),
+        )
     return Expected(problem, steps, outputs, seen)
+
+
+def carry_out_rounded(problem: Problem, derivation: Derivation) -> dict[str, Known]:
+    """Carry out every step, each with its runs in which results are rounded at random in the type."""
+    unit = TYPES[problem.case.dtype].unit
+    of_sums = unit if sums_in_type(problem) else FLOAT32.unit
+    # How far off a score may be that is added up again, of the size of its terms.
+    score_unit = min(unit, of_sums) * (1 + sqrt(problem.case.d_k))
+
+    given = problem.given
+    steps: dict[str, Known] = {}
+    # Weights and delta as a backward pass makes them again; only gradients read them so.
+    made_again: dict[str, Known] = {}
+    for step in derivation:
+        if isinstance(step.op, Given):
+            steps[step.name] = exactly(given[step.name])
+            continue
+
+        readable = {**steps, **made_again} if is_gradient(step.name) else steps
+        inputs = [readable[name] for name in step.inputs]
+        known = carry_rounding(step.op, inputs, unit, step.name, of_sums=of_sums)
+        # Each run is carried out once for all that read it; only the latest is kept.
+        steps[step.name] = replace(known, run=lru_cache(maxsize=1)(known.run))
+
+        if LOGSUMEXP in steps:
+            if step.name.startswith(WEIGHTS_AGAIN):
+                steps[step.name] = make_again(steps, step.name, score_unit, derivation)
+            elif step.name in {WEIGHTS, DELTA}:
+                made_again[step.name] = make_again(steps, step.name, score_unit, derivation)
+    return steps
 
 
 def sums_in_type(problem: Problem) -> bool:
@@ -181,25 +206,33 @@ def make_again(steps: Mapping[str, Known], name: str, unit: float, lines: Deriva
     is made of them. A weight is off by one of its own, too, as terms of its score are added up again:
     then gradients of a row of scores do not add up to 0, and columns of K that are far from 0 show that.
     """
-    known, total = steps[name], steps[LOGSUMEXP].value
-    size = np.where(np.isfinite(total), total, 0.0) * unit
+    known = steps[name]
+    logsumexp = steps[LOGSUMEXP].value
+    off_of_row = np.where(np.isfinite(logsumexp), logsumexp, 0.0) * unit
+
+    # √Σ(qk)² is the size of the terms of a score, to which its rounding is in proportion.
     q, k = (np.square(steps[read].value) for read in lines["scores"].inputs)
-    own = lines["scaled_scores"].op.apply(np.sqrt(q @ k.swapaxes(-1, -2))) * unit
+    size_of_terms = np.sqrt(q @ k.swapaxes(-1, -2))
+    off_of_score = lines["scaled_scores"].op.apply(size_of_terms) * unit
 
     def run(number: int) -> Array:
-        off = 1.0 + size * noise(f"{name} again", number, size.shape)
-        if known.value.ndim > off.ndim:
-            off = off[..., None] + own * noise(f"{name} of scores", number, own.shape)
-        return known.run(number) * off
+        factor = 1.0 + off_of_row * noise(f"{name} again", number, off_of_row.shape)
+        if known.value.ndim > factor.ndim:  # weights; a delta has one number for each row
+            own = off_of_score * noise(f"{name} of scores", number, off_of_score.shape)
+            factor = factor[..., None] + own
+        return known.run(number) * factor
 
     return replace(known, run=run)
 
 
 def scatter_together(steps: Mapping[str, Known]) -> dict[str, Array]:
     """Return the scatter of several steps, whose runs have most in common."""
-    runs = RUNS if all(step.value.size < MANY for step in steps.values()) else FEWER_RUNS
+    is_small = all(step.value.size < MANY for step in steps.values())
+    runs = RUNS if is_small else FEWER_RUNS
     squares = {name: np.zeros(step.value.shape) for name, step in steps.items()}
+
     with np.errstate(all="ignore"):
+        # A run at a time for all steps: what they read is kept for the latest run alone.
         for number in range(runs):
             for name, step in steps.items():
                 squares[name] += squared_distance(step.run(number), step.value)
@@ -210,43 +243,55 @@ def scatter_of(known: Known) -> Array:
     return scatter_together({"": known})[""]
 
 
-def judge_answer(wanted: Expected, answer: Answer) -> Judgement:
+def judge_answer(expected: Expected, answer: Answer) -> Judgement:
     if answer.error:
         return judge_failure(answer)
-    given = read_answer(wanted.problem, answer)
-    return join_judgements(judge_output(wanted, name, given.get(name), answer) for name in wanted.outputs)
+    arrays = read_answer(expected.problem, answer)
+    return join_judgements(
+        judge_output(expected, name, arrays.get(name), answer) for name in expected.outputs
+    )
 
 
 def judge_failure(answer: Answer) -> Judgement:
-    named = answer.error not in {NOT_CALLED, *ENDINGS}
-    words = f"{answer.error}: {answer.message}" if named else answer.message
+    """Judge a call that ended without an answer; where it is no exception, its message says all."""
+    is_exception = answer.error not in {NOT_CALLED, *ENDINGS}
+    words = f"{answer.error}: {answer.message}" if is_exception else answer.message
     return Judgement(inf, words=words.rstrip(": "))
 
 
 def join_judgements(judgements: Iterable[Judgement]) -> Judgement:
     """Join the judgements of several outputs: the first that is wrong, or the worst."""
-    found = list(judgements)
-    ratios = {verdict.output: verdict.ratio for verdict in found}
-    shows = tuple(name for verdict in found for name in verdict.shows)
-    wrong = [verdict for verdict in found if not verdict.right]
+    every = list(judgements)
+    ratios = {judgement.output: judgement.ratio for judgement in every}
+    shows = tuple(name for judgement in every for name in judgement.shows)
+
+    wrong = [judgement for judgement in every if not judgement.right]
     if not wrong:
-        worst = max(found, key=lambda verdict: verdict.ratio, default=Judgement(0.0))
+        worst = max(every, key=lambda judgement: judgement.ratio, default=Judgement(0.0))
         return replace(worst, shows=shows, ratios=ratios)
-    more = [verdict.output for verdict in wrong[1:]]
-    beside = f"; {all_of(more)} {'is' if len(more) == 1 else 'are'} wrong, too" if more else ""
-    return replace(wrong[0], words=wrong[0].words + beside, shows=shows, ratios=ratios)
+
+    first, *others = wrong
+    words = first.words
+    if others:
+        are = "is" if len(others) == 1 else "are"
+        words += f"; {all_of([judgement.output for judgement in others])} {are} wrong, too"
+    return replace(first, words=words, shows=shows, ratios=ratios)
 
 
-def judge_output(wanted: Expected, name: str, given: Array | None, answer: Answer) -> Judgement:
-    if given is not None and given.dtype.kind not in "fiu":
-        return Judgement(inf, words=f"{name_output(name)} has the type {given.dtype}", output=name)
-    if given is not None:
-        return compare_output(wanted.outputs[name], given)
-    found, asked = shapes_beside(wanted.problem, answer, name)
-    words = f"it returns no array of real numbers for {name_output(name)}"
-    if found is not None:
-        words = f"{name_output(name)} has the shape {list(found.shape)}, not {list(asked)}"
-        words += "; --layout IN:OUT says how it answers" * (name == HEAD_OUTPUTS)
+def judge_output(expected: Expected, name: str, array: Array | None, answer: Answer) -> Judgement:
+    title = name_output(name)
+    if array is not None and array.dtype.kind not in "fiu":
+        return Judgement(inf, words=f"{title} has the type {array.dtype}", output=name)
+    if array is not None:
+        return compare_output(expected.outputs[name], array)
+
+    came, meant = shapes_beside(expected.problem, answer, name)
+    if came is None:
+        words = f"it returns no array of real numbers for {title}"
+    else:
+        words = f"{title} has the shape {list(came.shape)}, not {list(meant)}"
+        if name == HEAD_OUTPUTS:
+            words += "; --layout IN:OUT says how it answers"
     return Judgement(inf, words=words, output=name)
 
 
@@ -255,41 +300,64 @@ def name_output(name: str) -> str:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # weights made without a mask are large; −∞ may be right
-def compare_output(wanted: ExpectedOutput, found: Array) -> Judgement:
+def compare_output(expected: ExpectedOutput, array: Array) -> Judgement:
     """Judge an output (batch, head, row, column)."""
-    name, value = name_output(wanted.name), wanted.value
-    found = found[..., -value.shape[-2] :, :]
-    rows = np.broadcast_to(wanted.rows[..., None], found.shape)
-    other = rows & (found != value)
-    gap = np.where(other, np.abs(found - value), 0.0)
-    broken = other & ~np.isfinite(found)
+    title = name_output(expected.name)
+    value = expected.value
+    array = array[..., -value.shape[-2] :, :]  # of many queries the last are judged
+    rows = np.broadcast_to(expected.rows[..., None], array.shape)
+
+    # Equal numbers are right whatever they are: two infinities, too, whose difference is NaN.
+    differs = rows & (array != value)
+    gap = np.where(differs, np.abs(array - value), 0.0)
+    broken = differs & ~np.isfinite(array)
     if broken.any():
-        at = tuple(int(i) for i in np.argwhere(broken)[0])
-        return Judgement(inf, words=f"{name} is {found[at]} at {list(at)}", output=wanted.name)
-    ratios = np.where(rows & np.isfinite(wanted.allowed), gap / wanted.allowed, 0.0)
-    at = tuple(int(i) for i in np.unravel_index(int(ratios.argmax()), ratios.shape))
-    worst = float(ratios[at])
-    told = rows & (wanted.scatter > NEGLIGIBLE) & np.isfinite(wanted.scatter) & np.isfinite(value)
-    precision = TYPES[wanted.dtype]
-    slack = ULPS * precision.unit * np.abs(value) + precision.smallest
-    together = root_mean_square(times_scatter(gap[told], wanted.scatter[told], slack[told]))
-    ratio = max(worst, together / typical(wanted.independent))
-    told_at_all = bool((np.abs(value) > NEGLIGIBLE).any(where=rows)) and wanted.blurred < HIDDEN
-    shows = (wanted.name,) if told_at_all else ()
+        cell = tuple(int(place) for place in np.argwhere(broken)[0])
+        return Judgement(inf, words=f"{title} is {array[cell]} at {list(cell)}", output=expected.name)
+
+    ratios = np.where(rows & np.isfinite(expected.allowed), gap / expected.allowed, 0.0)
+    cell = tuple(int(place) for place in np.unravel_index(int(ratios.argmax()), ratios.shape))
+    worst = float(ratios[cell])
+    together = measure_together(expected, gap, rows)
+    ratio = max(worst, together)
+
     if ratio <= 1:
-        return Judgement(ratio, shows, output=wanted.name)
-    words = (
-        f"{name} is {found[at] + 0:.6g} at {list(at)} and should be {value[at] + 0:.6g} "
-        f"(off by {gap[at]:.2g}, {wanted.allowed[at]:.2g} allowed)"
-    )
+        has_numbers = bool((np.abs(value) > NEGLIGIBLE).any(where=rows))
+        is_evidence = has_numbers and expected.blurred < HIDDEN
+        shows = (expected.name,) if is_evidence else ()
+        return Judgement(ratio, shows, output=expected.name)
     if worst <= 1:
-        words = f"the numbers of {name} are off together by {ratio:.2g} times what rounding explains"
-    return Judgement(ratio, words=words, output=wanted.name)
+        words = f"the numbers of {title} are off together by {ratio:.2g} times what rounding explains"
+    else:
+        # Adding 0 makes −0 a plain 0.
+        words = (
+            f"{title} is {array[cell] + 0:.6g} at {list(cell)} and should be {value[cell] + 0:.6g} "
+            f"(off by {gap[cell]:.2g}, {expected.allowed[cell]:.2g} allowed)"
+        )
+    return Judgement(ratio, words=words, output=expected.name)
+
+
+def measure_together(expected: ExpectedOutput, gap: Array, rows: Array) -> float:
+    """How far off all numbers are together, as a part of what rounding explains.
+
+    Numbers that are each a little off, in every row, pass one by one; together they tell.
+    """
+    value = expected.value
+    scatter = expected.scatter
+    judged = rows & (scatter > NEGLIGIBLE) & np.isfinite(scatter) & np.isfinite(value)
+    precision = TYPES[expected.dtype]
+    slack = ULPS * precision.unit * np.abs(value) + precision.smallest
+    off = times_scatter(gap[judged], scatter[judged], slack[judged])
+    return root_mean_square(off) / typical(expected.independent)
 
 
 # --- the outputs behind the first ---
 
-SCORES, LSE, LSE2, MAXIMUM, SUM = "scores", "logsumexp", "logsumexp2", "maximum", "sum"
+SCORES = "scores"
+LSE = "logsumexp"
+LSE2 = "logsumexp2"
+MAXIMUM = "maximum"
+SUM = "sum"
 NOT_JUDGED = "-"
 
 RETURNS = (OUTPUT, LSE, LSE2, WEIGHTS, SCORES, SCALED, MASKED, MAXIMUM, SUM, NOT_JUDGED)
@@ -314,133 +382,181 @@ OF_CELLS = ("b h n m", "b n h m", "(b h) n m", "(b h n) m", "b h (n m)")
 """The axes that a number for each query, and one for each query and key, may come in."""
 
 
-def find_declared(wanted: Expected, answer: Answer, returns: Sequence[str]) -> Extras:
+def find_declared(expected: Expected, answer: Answer, returns: Sequence[str]) -> Extras:
     """Find the axes of declared outputs: those in which one is right, or else those of its shape."""
-    found = {}
-    forms = expect_extras(wanted)
+    extras = {}
+    forms = expect_extras(expected)
     for place, name in enumerate(returns):
-        if not place or name == NOT_JUDGED:
+        if place == 0 or name == NOT_JUDGED:
             continue
-        given = answer.output(place)
-        tried = OF_CELLS if name in forms and forms[name][0].ndim == 4 else OF_ROWS
-        laid = arrangements(wanted, given, tried)
-        right = [axes for axes, array in laid.items() if measure_extra(wanted, name, array) <= 1]
-        found[place] = name, [*right, *laid, tried[0]][0]
-    return found
+        is_of_cells = name in forms and forms[name][0].ndim == 4
+        layouts = OF_CELLS if is_of_cells else OF_ROWS
+
+        arrays = arrangements(expected, answer.output(place), layouts)
+        right = [axes for axes, array in arrays.items() if measure_extra(expected, name, array) <= 1]
+        # One that fits no axes is judged in the usual ones, and found wrong.
+        likeliest = [*right, *arrays, layouts[0]]
+        extras[place] = name, likeliest[0]
+    return extras
 
 
-def expect_extras(wanted: Expected) -> dict[str, tuple[Array, ...]]:
+def expect_extras(expected: Expected) -> dict[str, tuple[Array, ...]]:
     """Compute what extra outputs may be: scores a later step's, sum and maximum with a sink or not."""
-    values = {name: step.value for name, step in wanted.steps.items()}
+    values = {name: step.value for name, step in expected.steps.items()}
     scores = [name for name in values if name.endswith("scores")]
     last = values[scores[-1]]
-    top = last.max(axis=-1)
+    maximum = last.max(axis=-1)
+
     with np.errstate(all="ignore"):
-        total = np.exp(last - np.where(np.isfinite(top), top, 0.0)[..., None]).sum(axis=-1)
-        totals, tops = [total], [top]
+        subtracted = np.where(np.isfinite(maximum), maximum, 0.0)[..., None]
+        total = np.exp(last - subtracted).sum(axis=-1)
+        totals = [total]
+        maxima = [maximum]
         if SINK in values:
-            totals.append(total + np.exp(values[SINK][..., None] - top))
-            tops.append(np.maximum(top, values[SINK][..., None]))
-        sums = tuple(top + np.log(total) for total in totals)
-    return {
-        WEIGHTS: (values[WEIGHTS],),
-        **{name: tuple(values[later] for later in scores[at:]) for at, name in enumerate(scores)},
+            sink = values[SINK][..., None]
+            totals.append(total + np.exp(sink - maximum))
+            maxima.append(np.maximum(maximum, sink))
+        logsumexps = tuple(maximum + np.log(total) for total in totals)
+
+    extras: dict[str, tuple[Array, ...]] = {WEIGHTS: (values[WEIGHTS],)}
+    for number, name in enumerate(scores):
+        extras[name] = tuple(values[later] for later in scores[number:])
+    return extras | {
         MASKED: (last,),
-        LSE: sums,
-        LSE2: tuple(sum_ / LN2 for sum_ in sums),
-        MAXIMUM: tuple(tops),
+        LSE: logsumexps,
+        LSE2: tuple(logsumexp / LN2 for logsumexp in logsumexps),
+        MAXIMUM: tuple(maxima),
         SUM: tuple(totals),
     }
 
 
-def describe_extras(wanted: Expected, answer: Answer) -> Iterator[str]:
+def describe_extras(expected: Expected, answer: Answer) -> Iterator[str]:
     """What outputs that nobody declares look like in plain attention."""
     for place, array in enumerate(answer.outputs[1:], start=1):
-        tried = product(expect_extras(wanted), arrangements(wanted, array, (*OF_ROWS, *OF_CELLS)).values())
-        name = next((name for name, output in tried if measure_extra(wanted, name, output) <= 1), None)
+        name = recognize_extra(expected, array)
         if name:
-            how = f"--returns {','.join([OUTPUT, *[NOT_JUDGED] * (place - 1), name])} declares it"
-            yield f"Output {place} looks like the {WORDS.get(name, name)} and is not judged; {how}."
+            returns = [OUTPUT, *[NOT_JUDGED] * (place - 1), name]
+            declared = f"--returns {','.join(returns)} declares it"
+            yield f"Output {place} looks like the {WORDS.get(name, name)} and is not judged; {declared}."
         elif array is not None:
             yield f"Output {place}, of shape {list(array.shape)}, is not known and not judged."
 
 
-def judge_extras(wanted: Expected, answer: Answer, extras: Extras, first: Judgement) -> Judgement:
+def recognize_extra(expected: Expected, array: Array | None) -> str | None:
+    """The first output that this one is, in some axes."""
+    arrays = arrangements(expected, array, (*OF_ROWS, *OF_CELLS))
+    for name in expect_extras(expected):
+        if any(measure_extra(expected, name, arranged) <= 1 for arranged in arrays.values()):
+            return name
+    return None
+
+
+def judge_extras(expected: Expected, answer: Answer, extras: Extras, first: Judgement) -> Judgement:
     """Judge the outputs behind the first: the first of them that is wrong, or else `first`."""
-    if wanted.problem.has_many_scores:
+    # Of many scores only the last rows are computed, of an output that has them all.
+    if expected.problem.has_many_scores:
         return first
-    forms = expect_extras(wanted)
+
+    forms = expect_extras(expected)
     for place, (name, axes) in extras.items():
         if name not in forms:
-            continue
+            continue  # a step that this case has not
         array = answer.output(place)
-        off = measure_extra(wanted, name, arrange_extra(wanted, array, axes))
-        if off > 1:
-            what = "is not there" if array is None else f"is no {WORDS.get(name, name)}"
-            words = f"the output is right, but output {place} {what}"
-            return replace(first, ratio=off, words=words, extra=place)
+        ratio = measure_extra(expected, name, arrange_extra(expected, array, axes))
+        if ratio > 1:
+            problem = "is not there" if array is None else f"is no {WORDS.get(name, name)}"
+            words = f"the output is right, but output {place} {problem}"
+            return replace(first, ratio=ratio, words=words, extra=place)
     return first
 
 
-def measure_extra(wanted: Expected, name: str, given: Array | None) -> float:
+def measure_extra(expected: Expected, name: str, array: Array | None) -> float:
     """Return the largest error as a part of the error allowed; ∞ for another shape and for NaN."""
-    return min(measure_form(wanted, name, value, given) for value in expect_extras(wanted)[name])
+    return min(measure_form(expected, name, value, array) for value in expect_extras(expected)[name])
 
 
-def measure_form(wanted: Expected, name: str, value: Array, given: Array | None) -> float:
-    if given is None or given.shape != value.shape:
+def measure_form(expected: Expected, name: str, value: Array, array: Array | None) -> float:
+    """The same for one of the values that an output may have."""
+    if array is None or array.shape != value.shape:
         return inf
-    rows = wanted.seen if value.ndim == 3 else np.broadcast_to(wanted.seen[..., None], value.shape)
-    last = [step for step in wanted.steps if step.endswith("scores")][-1]
-    known = wanted.steps[name if name in wanted.steps else last]
+
+    seen = expected.seen
+    rows = seen if value.ndim == 3 else np.broadcast_to(seen[..., None], value.shape)
+    scores = [step for step in expected.steps if step.endswith("scores")]
+    # What is no step itself is made of the last scores, and scatters as they do.
+    known = expected.steps[name if name in expected.steps else scores[-1]]
     scatter = scatter_of(known)
     if known.value.ndim != value.ndim:
         scatter = scatter.max(axis=-1, where=np.isfinite(known.value), initial=0.0)
-    dtype = wanted.problem.case.dtype
-    right = ExpectedOutput(name, dtype, value, scatter, rows, 1, units=UNITS, of_row=0.0, least=1.0)
+
+    right = ExpectedOutput(
+        name,
+        expected.problem.case.dtype,
+        value,
+        scatter=scatter,
+        rows=rows,
+        independent=1,
+        units=UNITS,
+        of_row=0.0,
+        least=1.0,
+    )
     with np.errstate(all="ignore"):
-        off = np.where(given == value, 0.0, np.abs(given - value)) / right.allowed
+        off = np.where(array == value, 0.0, np.abs(array - value)) / right.allowed
         off = np.where(rows & np.isfinite(value), off, 0.0)
     return float(np.where(np.isnan(off), inf, off).max(initial=0.0))
 
 
-def arrange_extra(wanted: Expected, array: Array | None, axes: str) -> Array | None:
+def arrange_extra(expected: Expected, array: Array | None, axes: str) -> Array | None:
     """Bring an output in these axes to (batch, head, query[, key]); None where it has others."""
     if array is None or array.dtype.kind not in "fiu":
         return None
-    own = {axis: size for axis, size in zip("bhnm", wanted.problem.scores, strict=True) if axis in axes}
+    sizes = dict(zip("bhnm", expected.problem.scores, strict=True))
+    of_axes = {axis: size for axis, size in sizes.items() if axis in axes}
+    ours = "b h n m" if "m" in axes else "b h n"
     try:
-        return rearrange(array, f"{axes} -> b h n{' m' * ('m' in axes)}", **own)
+        return rearrange(array, f"{axes} -> {ours}", **of_axes)
     except ValueError:
         return None
 
 
-def arrangements(wanted: Expected, array: Array | None, ways: Sequence[str]) -> dict[str, Array]:
+def arrangements(expected: Expected, array: Array | None, layouts: Sequence[str]) -> dict[str, Array]:
     """The axes in which an output may come, each with the output in ours."""
-    laid = {axes: arrange_extra(wanted, array, axes) for axes in ways}
-    return {axes: output for axes, output in laid.items() if output is not None}
+    arranged = {axes: arrange_extra(expected, array, axes) for axes in layouts}
+    return {axes: output for axes, output in arranged.items() if output is not None}
 
 
 # --- a log-sum-exp that is none ---
 
-NearMiss = tuple[str, str, str]
-"""A mistake, its sentence, and what to write instead."""
 
-OTHER_BASE: dict[str, NearMiss] = {
-    LSE: ("lse-base", "it is in base 2", f"multiply it by ln 2, or declare it as {LSE2}"),
-    LSE2: ("lse-base", "it is in base e", f"divide it by ln 2, or declare it as {LSE}"),
+class WrongLogsumexp(NamedTuple):
+    """What programs give in place of a log-sum-exp."""
+
+    mistake: str
+    sentence: str
+    fix: str
+    """What to write instead."""
+
+
+OTHER_BASE = {
+    LSE: WrongLogsumexp("lse-base", "it is in base 2", f"multiply it by ln 2, or declare it as {LSE2}"),
+    LSE2: WrongLogsumexp("lse-base", "it is in base e", f"divide it by ln 2, or declare it as {LSE}"),
 }
-NO_MAXIMUM = ("lse-without-maximum", "the maximum of each row is left out of it",
-              "add it: m + log Σ exp(s − m)")  # fmt: skip
+NO_MAXIMUM = WrongLogsumexp(
+    "lse-without-maximum",
+    "the maximum of each row is left out of it",
+    "add it: m + log Σ exp(s − m)",
+)
 
 
-def name_near_miss(wanted: Expected, name: str, given: Array | None) -> NearMiss | None:
+def name_near_miss(expected: Expected, name: str, array: Array | None) -> WrongLogsumexp | None:
     """Name what programs give for a log-sum-exp in base e or 2."""
-    known = expect_extras(wanted)
+    extras = expect_extras(expected)
     with np.errstate(all="ignore"):
-        total = np.log(known[SUM][0])
-    other = known[LSE if name == LSE2 else LSE2]
-    for said, forms in ((OTHER_BASE[name], other), (NO_MAXIMUM, (total, total / LN2))):
-        if any(measure_form(wanted, LSE, form, given) <= 1 for form in forms):
-            return said
+        total = np.log(extras[SUM][0])
+
+    in_other_base = extras[LSE if name == LSE2 else LSE2]
+    if any(measure_form(expected, LSE, form, array) <= 1 for form in in_other_base):
+        return OTHER_BASE[name]
+    if any(measure_form(expected, LSE, form, array) <= 1 for form in (total, total / LN2)):
+        return NO_MAXIMUM
     return None

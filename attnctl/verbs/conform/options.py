@@ -16,6 +16,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.inputs.arrays.foreign import passed_names
+from attnctl.inputs.config.settings import Settings
 from attnctl.math import Array
 from attnctl.math.names import BIAS, KEY_LENGTHS, MASK, PAGE_NUMBERS, PAGE_TABLE, PAST_KEY, PAST_VALUE, SINK
 from attnctl.math.rules import RULES, Alibi, Causal, Documents, Padding, Rule, Softcap, Window, alibi_slopes
@@ -26,7 +27,8 @@ from attnctl.verbs.conform.profile import AHEAD, MASK_KIND, MASK_SHAPE, MASKED, 
 FAR = "far"
 """The value of numbers that go far from 0: sinks, and a bias."""
 
-SINKS, SINKS_FAR = (-1.0, 2.0), (-12.0, 12.0)
+SINKS = (-1.0, 2.0)
+SINKS_FAR = (-12.0, 12.0)
 """The first and the last of sinks, usual ones and those far from 0."""
 
 TREE = "tree"
@@ -72,34 +74,43 @@ def give_mask(problem: Problem, allowed: Array) -> None:
 
 
 def encode_mask(problem: Problem, allowed: Array) -> Array:
+    """The mask as the target takes it: truth values, numbers of 0 and 1, or 0 and −∞ to be added."""
     kind = problem.profile[MASK_KIND]
     if kind == "boolean":
         return allowed if problem.profile[TRUE] == "may attend" else ~allowed
-    return np.where(allowed, 0.0, -np.inf) if kind == "added" else allowed.astype(np.float64)
+    if kind == "added":
+        return np.where(allowed, 0.0, -np.inf)
+    return allowed.astype(np.float64)
 
 
 def mask_sizes(problem: Problem, value: str) -> list[int]:
     """The sizes (batch, head, query, key) of a mask, 1 along the axes where it is all the same."""
-    axes = set(problem.profile[MASK_SHAPE]) & set("nm" if value == "same" else "bhnm")
+    varying = "nm" if value == "same" else "bhnm"
+    axes = set(problem.profile[MASK_SHAPE]) & set(varying)
     return [size if axis in axes else 1 for axis, size in zip("bhnm", problem.scores, strict=True)]
 
 
 def draw_mask(problem: Problem, value: str) -> Array:
     """About two of three keys are seen; every query sees one that the other rules leave it."""
-    sizes = mask_sizes(problem, value)
-    queries, keys = sizes[2:]
     if value == CAPTURED:
         return problem.captured(MASK, problem.scores) != 0
+
+    sizes = mask_sizes(problem, value)
+    batch, heads, queries, keys = sizes
+    # 77 keeps its numbers apart from those that cases draw by their seed alone.
     allowed = np.random.RandomState(problem.case.seed + 77).uniform(size=sizes) < 2 / 3
     if value == "halves":
         # Members and heads see the first half or the second in turn: whole blocks differ.
-        first = (np.arange(sizes[0])[:, None] + np.arange(sizes[1])) % 2 == 0
-        halves = (np.arange(keys) < keys // 2) == first[..., None, None]
+        sees_first = (np.arange(batch)[:, None] + np.arange(heads)) % 2 == 0
+        halves = (np.arange(keys) < keys // 2) == sees_first[..., None, None]
         allowed = np.array(np.broadcast_to(halves, sizes))
     if value == TREE and "n" in problem.profile[MASK_SHAPE]:
         return np.array(np.broadcast_to(tree_mask(problem.case), problem.scores))
+
     for start in problem.starts.ravel():
-        allowed[..., np.arange(queries), np.clip(np.arange(queries) + start, 0, keys - 1)] = True
+        own_key = np.clip(np.arange(queries) + start, 0, keys - 1)
+        allowed[..., np.arange(queries), own_key] = True
+    # Where lengths may hide a query's own key, or one row stands for all, the first key is seen.
     if problem.case.has_lengths or "n" not in problem.profile[MASK_SHAPE]:
         allowed[..., 0] = True
     return np.array(np.broadcast_to(allowed, problem.scores))
@@ -133,9 +144,10 @@ def ask_bias(problem: Problem, value: str) -> None:
     if value == CAPTURED:
         bias = problem.captured(BIAS, problem.scores)
     else:
-        lead = (1, 1) if value == "same" else problem.scores[:2]
-        bias = problem.draw("bias", *lead, *problem.scores[2:])
-        bias = bias * FAR_BIAS if value == FAR else bias
+        of_each = (1, 1) if value == "same" else problem.scores[:2]
+        bias = problem.draw("bias", *of_each, *problem.scores[2:])
+        if value == FAR:
+            bias = bias * FAR_BIAS
     problem.passed["bias"] = np.array(np.broadcast_to(bias, problem.scores))
     problem.add_bias(bias)
 
@@ -155,10 +167,14 @@ def ask_key_lengths(problem: Problem, value: str | tuple[int, ...]) -> None:
     lengths = problem.case.lengths
     problem.passed["key_lengths"] = np.array(lengths, dtype=np.int64)
     problem.add_rule(Padding(lengths))
-    for name in "KV" if isinstance(value, str) else "":
+    if not isinstance(value, str):
+        return  # captured, with what was there
+
+    padding = 100.0 if value == "garbage" else np.nan
+    for name in "KV":
         array = np.array(problem.arrays[name])
         for member, length in enumerate(lengths):
-            array[member, :, length:] = 100.0 if value == "garbage" else np.nan
+            array[member, :, length:] = padding
         problem.arrays[name] = array
 
 
@@ -170,10 +186,13 @@ def ask_pages(problem: Problem, value: tuple[int, int]) -> None:
 def ask_sinks(problem: Problem, value: bool | str) -> None:
     """A logit of each head that takes a share and gives no value."""
     heads = problem.case.heads
-    least, largest = SINKS_FAR if value == FAR else SINKS
-    drawn = problem.in_type(np.linspace(least, largest, heads))
-    sinks = problem.captured(SINK, (heads,)) if value == CAPTURED else drawn
-    problem.passed["sinks"] = problem.arrays["sink"] = sinks
+    if value == CAPTURED:
+        sinks = problem.captured(SINK, (heads,))
+    else:
+        first, last = SINKS_FAR if value == FAR else SINKS
+        sinks = problem.in_type(np.linspace(first, last, heads))
+    problem.passed["sinks"] = sinks
+    problem.arrays["sink"] = sinks
 
 
 def ask_out(problem: Problem, value: bool) -> None:
@@ -184,54 +203,139 @@ def zero_bias(problem: Problem) -> Array:
     return np.zeros(problem.scores)
 
 
+def mask_of_all(problem: Problem) -> Array:
+    return encode_mask(problem, np.ones(problem.scores, dtype=bool))
+
+
+def usual_scale(problem: Problem) -> float:
+    return problem.case.d_k**-0.5 if problem.meant.scale is None else problem.meant.scale
+
+
+def document_starts(case: Case) -> tuple[tuple[int, ...] | int, ...]:
+    """Three documents; of unequal numbers of queries and keys a single one."""
+    if case.queries != case.keys:
+        return (0,)
+    return (0, case.keys // 3, case.keys // 2 + 1)
+
+
 LIBRARY_OPTIONS = (
-    KernelOption("causal", ("causal", "is_causal"), ask_rule("causal", lambda _: Causal()),
-           lambda _: (True,)),
-    KernelOption("window", ("window", "window_size", "local_window_size"),
-           ask_rule("window", lambda ends: Window(*ends)),
-           lambda case: ((2, 1), (3, 0), (case.keys // 2, 2))),
-    KernelOption("sliding_window", ("sliding_window",), ask_sliding_window,
-           lambda case: (4, case.keys // 2 + 1)),
-    KernelOption("documents", ("documents", "cu_seqlens", "cu_seqlens_q"),
-           ask_rule("documents", Documents.of),
-           lambda case: ((0, case.keys // 3, case.keys // 2 + 1) if case.queries == case.keys else (0,),)),
-    KernelOption("mask", ("mask", "attn_mask", "attention_mask"),
-           lambda problem, value: give_mask(problem, draw_mask(problem, value)),
-           lambda _: ("same", "each", "halves"),
-           lambda problem: encode_mask(problem, np.ones(problem.scores, dtype=bool))),
-    KernelOption("float_mask", (), ask_float_mask, lambda _: ("same", "each"), zero_bias),
-    KernelOption("bias", ("bias", "attn_bias"), ask_bias, lambda _: ("same", "each", FAR), zero_bias),
-    KernelOption("scale", ("scale", "softmax_scale", "sm_scale", "scaling"), ask_scale,
-           lambda _: (0.75, 0.0625),
-           lambda problem: problem.case.d_k**-0.5 if problem.meant.scale is None else problem.meant.scale),
-    KernelOption("softcap",
-           ("softcap", "logits_soft_cap", "logit_softcap", "attn_logit_softcapping", "logit_cap"),
-           ask_rule("softcap", Softcap),
-           lambda _: (1.5, 30.0)),
-    KernelOption("alibi", ("alibi_slopes", "alibi"), ask_alibi, lambda _: (True,),
-           lambda problem: np.zeros(problem.case.heads)),
-    KernelOption("key_lengths",
-           (*passed_names(KEY_LENGTHS), "seqlens", "seqlens_k", "key_value_seq_lengths",
-            "nonpad_kv_seqlen"), ask_key_lengths, lambda _: ("garbage",),
-           lambda problem: np.full(problem.case.batch, problem.case.keys)),
-    KernelOption("pages", (*passed_names(PAGE_TABLE), *passed_names(PAGE_NUMBERS)), ask_pages,
-           lambda _: ((4, 1), (16, 1))),
-    # Earlier keys and values are split off in `make_problem`, after all that is said of keys.
-    KernelOption("cache", ("past_key", "past_value"), lambda *_: None, lambda case: (1, case.keys // 2)),
-    KernelOption("sinks", ("sinks", "sink", "s_aux"), ask_sinks, lambda _: (True, FAR),
-           lambda problem: np.full(problem.case.heads, -np.inf)),
-    KernelOption("out", ("out", "output", "o"), ask_out, lambda _: (True,)),
-)  # fmt: skip
+    KernelOption(
+        "causal",
+        ("causal", "is_causal"),
+        ask=ask_rule("causal", lambda _: Causal()),
+        values=lambda _: (True,),
+    ),
+    KernelOption(
+        "window",
+        ("window", "window_size", "local_window_size"),
+        ask=ask_rule("window", lambda ends: Window(*ends)),
+        values=lambda case: ((2, 1), (3, 0), (case.keys // 2, 2)),
+    ),
+    KernelOption(
+        "sliding_window",
+        ("sliding_window",),
+        ask=ask_sliding_window,
+        values=lambda case: (4, case.keys // 2 + 1),
+    ),
+    KernelOption(
+        "documents",
+        ("documents", "cu_seqlens", "cu_seqlens_q"),
+        ask=ask_rule("documents", Documents.of),
+        values=lambda case: (document_starts(case),),
+    ),
+    KernelOption(
+        "mask",
+        ("mask", "attn_mask", "attention_mask"),
+        ask=lambda problem, value: give_mask(problem, draw_mask(problem, value)),
+        values=lambda _: ("same", "each", "halves"),
+        neutral=mask_of_all,
+    ),
+    KernelOption(
+        "float_mask",
+        (),
+        ask=ask_float_mask,
+        values=lambda _: ("same", "each"),
+        neutral=zero_bias,
+    ),
+    KernelOption(
+        "bias",
+        ("bias", "attn_bias"),
+        ask=ask_bias,
+        values=lambda _: ("same", "each", FAR),
+        neutral=zero_bias,
+    ),
+    KernelOption(
+        "scale",
+        ("scale", "softmax_scale", "sm_scale", "scaling"),
+        ask=ask_scale,
+        values=lambda _: (0.75, 0.0625),
+        neutral=usual_scale,
+    ),
+    KernelOption(
+        "softcap",
+        ("softcap", "logits_soft_cap", "logit_softcap", "attn_logit_softcapping", "logit_cap"),
+        ask=ask_rule("softcap", Softcap),
+        values=lambda _: (1.5, 30.0),
+    ),
+    KernelOption(
+        "alibi",
+        ("alibi_slopes", "alibi"),
+        ask=ask_alibi,
+        values=lambda _: (True,),
+        neutral=lambda problem: np.zeros(problem.case.heads),
+    ),
+    KernelOption(
+        "key_lengths",
+        (
+            *passed_names(KEY_LENGTHS),
+            "seqlens",
+            "seqlens_k",
+            "key_value_seq_lengths",
+            "nonpad_kv_seqlen",
+        ),
+        ask=ask_key_lengths,
+        values=lambda _: ("garbage",),
+        neutral=lambda problem: np.full(problem.case.batch, problem.case.keys),
+    ),
+    KernelOption(
+        "pages",
+        (*passed_names(PAGE_TABLE), *passed_names(PAGE_NUMBERS)),
+        ask=ask_pages,
+        values=lambda _: ((4, 1), (16, 1)),
+    ),
+    KernelOption(
+        "cache",
+        ("past_key", "past_value"),
+        # Earlier keys and values are split off in `make_problem`, after all that is said of keys.
+        ask=lambda *_: None,
+        values=lambda case: (1, case.keys // 2),
+    ),
+    KernelOption(
+        "sinks",
+        ("sinks", "sink", "s_aux"),
+        ask=ask_sinks,
+        values=lambda _: (True, FAR),
+        neutral=lambda problem: np.full(problem.case.heads, -np.inf),
+    ),
+    KernelOption(
+        "out",
+        ("out", "output", "o"),
+        ask=ask_out,
+        values=lambda _: (True,),
+    ),
+)
 
 
 def list_rule_options() -> Iterable[KernelOption]:
     """Rules of the registry that have a setting and are no option yet."""
     known = {*(option.name for option in LIBRARY_OPTIONS), "padding"}
     for name, rule in RULES.items():
-        if (setting := rule.setting) and name not in known:
-            values = lambda _, example=setting.example: (example,)  # noqa: E731  (as the config has it)
-            theirs = tuple(dict.fromkeys((name, setting.keyword)))
-            yield KernelOption(name, theirs, ask_rule(name, rule.of), values)
+        setting = rule.setting
+        if not setting or name in known:
+            continue
+        values = lambda _, example=setting.example: (example,)  # noqa: E731  (as the config has it)
+        theirs = tuple(dict.fromkeys((name, setting.keyword)))
+        yield KernelOption(name, theirs, ask_rule(name, rule.of), values)
 
 
 OPTIONS = {option.name: option for option in (*LIBRARY_OPTIONS, *list_rule_options())}
@@ -239,27 +343,56 @@ OPTIONS = {option.name: option for option in (*LIBRARY_OPTIONS, *list_rule_optio
 
 def make_problem(case: Case, profile: TargetProfile, outputs: Sequence[str] = FORWARD) -> Problem:
     """Draw the arrays of a case and lay its options down, beside the attention that is always on."""
-    always = profile.always
-    if profile[MASKED] == "the mask alone" and {"mask", "float_mask"} & case.option_values.keys():
-        always = replace(always, rules=tuple(rule for rule in always.rules if not isinstance(rule, Causal)))
-    problem = Problem(case, profile, {}, always, offset=profile.keys_before(case), outputs=tuple(outputs))
+    problem = Problem(
+        case,
+        profile,
+        {},
+        meant=always_on(case, profile),
+        offset=profile.keys_before(case),
+        outputs=tuple(outputs),
+    )
     arrays = problem.arrays
     arrays |= FILLS[case.fill](problem)
     if case.memory == "broadcast":
-        arrays |= {name: np.broadcast_to(arrays[name][:1], arrays[name].shape) for name in "KV"}
+        for name in "KV":
+            arrays[name] = np.broadcast_to(arrays[name][:1], arrays[name].shape)
+
+    # Defaults are meant, and not passed.
     for name, value in (profile.defaults or {}).items():
         if name not in case.option_values:
             OPTIONS[name].ask(problem, value)
     problem.passed.clear()
     for name, value in case.options:
         OPTIONS[name].ask(problem, value)
-    if gather := problem.gather:
+
+    # Both are made of K and V as the options above left them.
+    gather = problem.gather
+    if gather:
         problem.passed.setdefault("key_lengths", np.array(gather.lengths))
         problem.passed["pages"] = np.array(gather.table, np.int32)
-    if past := case.past:
-        for symbol, name in (("K", PAST_KEY), ("V", PAST_VALUE)):
-            arrays[name], arrays[symbol] = arrays[symbol][..., :past, :], arrays[symbol][..., past:, :]
-        problem.passed["cache"] = (arrays[PAST_KEY], arrays[PAST_VALUE])
+    if case.past:
+        split_off_cache(problem)
     if problem.backward:
         problem.draw_cotangent()
     return problem
+
+
+def always_on(case: Case, profile: TargetProfile) -> Settings:
+    """The attention that is always on; in some targets a mask replaces causal."""
+    always = profile.always
+    has_mask = bool({"mask", "float_mask"} & case.option_values.keys())
+    if profile[MASKED] == "the mask alone" and has_mask:
+        rules = tuple(rule for rule in always.rules if not isinstance(rule, Causal))
+        always = replace(always, rules=rules)
+    return always
+
+
+def split_off_cache(problem: Problem) -> None:
+    """Pass the first keys and values as a cache, and the rest as new ones."""
+    past = problem.case.past
+    arrays = problem.arrays
+    for symbol, cached in (("K", PAST_KEY), ("V", PAST_VALUE)):
+        whole = arrays[symbol]
+        arrays[cached] = whole[..., :past, :]
+        arrays[symbol] = whole[..., past:, :]
+    problem.passed["cache"] = (arrays[PAST_KEY], arrays[PAST_VALUE])

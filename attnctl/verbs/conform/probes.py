@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from math import sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,56 +70,94 @@ TRIED = ("float32", "float16", "bfloat16", "float64")
 MOST_TYPES = 2
 """Types in which everything is tried, of those that are asked for."""
 
-RIGHT, LAID, WRONG, REFUSED, ENDED = "right", "laid", "wrong", "refused", "ended"
+RIGHT = "right"
+LAID = "laid"
+WRONG = "wrong"
+REFUSED = "refused"
+ENDED = "ended"
 """The verdicts of a call: `laid` is wrong, but each head's output is made of its own values alone."""
 
 FoundConventions = dict[str, str]
 """What was found out in one type, by the name of the convention."""
 
 
+class FormTrial(NamedTuple):
+    """A form of calls that was tried, and what came of it."""
+
+    profile: TargetProfile
+    verdict: str
+
+
+class MaskTrial(NamedTuple):
+    """What was found of masks of one kind."""
+
+    shape: str
+    """The shape that is taken; empty where none is."""
+    masked: str
+    """What is left of causal beside a mask."""
+    is_right: bool
+
+
 def fit_suite(suite: Suite) -> FoundConventions:
+    """Find the layout and the sizes that the target takes; it is called by them from then on."""
     before = suite.profile
     dtypes = [dtype for dtype in TRIED if dtype in suite.request.dtypes]
     verdicts = []
     for dtype in dtypes:
-        verdicts.append(judge_plain(suite, dtype))
-        if verdicts[-1] in {RIGHT, ENDED}:
+        verdict = judge_plain(suite, dtype)
+        verdicts.append(verdict)
+        if verdict in {RIGHT, ENDED}:
             return describe_fit(suite, before)
-        if verdicts[-1] == LAID:  # by a function of heads side by side, too, that takes others for members
+        if verdict == LAID:  # by a function of heads side by side, too, that takes others for members
             break
-    refused = set(verdicts) == {REFUSED}
+
+    is_refused = set(verdicts) == {REFUSED}
     for dtype in dtypes[:MOST_TYPES]:
-        tried = list(try_forms(suite, dtype, refused=refused))
-        right = [candidate for verdict in (RIGHT, LAID) for candidate, found in tried if found == verdict]
-        answered = [candidate for candidate, found in tried if found == WRONG and refused]
-        suite.profile = [*right, *answered, before][0]
-        if right or answered:
-            find_sizes(suite, dtype, is_right=RIGHT in [found for _, found in tried])
+        trials = list(try_forms(suite, dtype, refused=is_refused))
+        by_verdict: dict[str, list[TargetProfile]] = {RIGHT: [], LAID: [], WRONG: []}
+        for trial in trials:
+            by_verdict.setdefault(trial.verdict, []).append(trial.profile)
+
+        candidates = by_verdict[RIGHT] + by_verdict[LAID]
+        # What is answered wrongly tells nothing where the usual form is answered, too.
+        if is_refused:
+            candidates += by_verdict[WRONG]
+        suite.profile = candidates[0] if candidates else before
+        if candidates:
+            find_sizes(suite, dtype, is_right=bool(by_verdict[RIGHT]))
             break
     return describe_fit(suite, before)
 
 
-def try_forms(suite: Suite, dtype: str, *, refused: bool) -> Iterator[tuple[TargetProfile, str]]:
+def try_forms(suite: Suite, dtype: str, *, refused: bool) -> Iterator[FormTrial]:
     """Try forms that nobody declared, each with its verdict, until one is right or ends the target.
 
     Where plain attention was answered, only wrongly, arrays of one member or one head are not tried:
     what mixes members or heads up is right in them.
     """
     before = suite.profile
-    said = suite.declared.layout or suite.target.layout
-    layouts = [before.layout] if said else [*AXES, *FOR_W_O] if refused else SEVERAL
-
-    for layout in layouts:
-        for sizes in list_sizes(suite, layout) if refused and layout not in FOR_W_O else [{}]:
+    for layout in list_layouts(suite, refused=refused):
+        may_be_fixed = refused and layout not in FOR_W_O
+        for sizes in list_sizes(suite, layout) if may_be_fixed else [{}]:
             verdicts = set()
             for form in list_forms(suite, layout, several=not refused):
                 suite.profile = before.lay_over({**form, **sizes})
-                verdicts.add(verdict := judge_plain(suite, dtype))
-                yield suite.profile, verdict
+                verdict = judge_plain(suite, dtype)
+                verdicts.add(verdict)
+                yield FormTrial(suite.profile, verdict)
                 if verdict in {RIGHT, ENDED}:
                     return
+
+            # It takes arrays of these sizes, so that no others need be tried.
             if verdicts & {LAID, WRONG}:
                 break
+
+
+def list_layouts(suite: Suite, *, refused: bool) -> Sequence[str]:
+    """List the layouts to try; one alone where it is said."""
+    if suite.declared.layout or suite.target.layout:
+        return [suite.profile.layout]
+    return [*AXES, *FOR_W_O] if refused else SEVERAL
 
 
 def judge_plain(suite: Suite, dtype: str) -> str:
@@ -136,15 +174,19 @@ def judge_plain(suite: Suite, dtype: str) -> str:
         return ENDED
     if not is_readable(problem, answer):
         return REFUSED
+
     usual = suite.profile
     for reading in list_readings(suite):
         suite.profile = reading
         if is_right(suite.problem(problem.case, forward=True), answer):
             return RIGHT
     suite.profile = usual
-    knows_heads = "heads" in suite.signature.sizes or not is_merged(suite.profile.layout.partition(":")[0])
-    laid = knows_heads and try_conventions(suite, replace(BASE, dtype=dtype, fill="heads"), {})
-    return LAID if laid and problem.case.heads > 1 else WRONG
+
+    knows_heads = "heads" in suite.signature.sizes or not is_merged(suite.profile.axes)
+    if not knows_heads:
+        return WRONG
+    is_laid = try_conventions(suite, replace(BASE, dtype=dtype, fill="heads"), {})
+    return LAID if is_laid and problem.case.heads > 1 else WRONG
 
 
 def list_readings(suite: Suite) -> Iterator[TargetProfile]:
@@ -162,12 +204,21 @@ def list_sizes(suite: Suite, layout: str) -> Iterator[dict[str, Any]]:
     declared = suite.declared
     yield {}
     yield {"batch": 1}
-    for d in HEAD_SIZES_TRIED if len(layout) == len(USUAL) else HEAD_SIZES_TRIED[:1]:
-        fixed: dict[str, Any] = {} if declared.head_sizes else {"head_sizes": (d,)}
-        fixed |= {} if declared.multiple_of > 1 else {"multiple_of": MULTIPLES[-1]}
+
+    # Of a layout with fewer axes one usual size is tried, as the calls are many.
+    has_all_axes = len(layout) == len(USUAL)
+    for d in HEAD_SIZES_TRIED if has_all_axes else HEAD_SIZES_TRIED[:1]:
+        fixed: dict[str, Any] = {}
+        if not declared.head_sizes:
+            fixed["head_sizes"] = (d,)
+        if declared.multiple_of == 1:
+            fixed["multiple_of"] = MULTIPLES[-1]
         if fixed:
             yield fixed
-    for n in HEAD_SIZES_TRIED if declared.multiple_of == 1 else ():
+
+    if declared.multiple_of != 1:
+        return
+    for n in HEAD_SIZES_TRIED:
         yield {"tokens": n}
         if not declared.head_sizes and n != HEAD_SIZES_TRIED[0]:  # or one axis is taken for the other
             yield {"tokens": n, "head_sizes": HEAD_SIZES_TRIED[:1]}
@@ -175,44 +226,63 @@ def list_sizes(suite: Suite, layout: str) -> Iterator[dict[str, Any]]:
 
 def list_forms(suite: Suite, layout: str, *, several: bool) -> Iterator[dict[str, Any]]:
     """List the forms of arrays in a layout, those with a fixed number of heads last."""
-    declared, axes = suite.declared.conventions.get(MASK_SHAPE), layout.partition(":")[0]
-    packed = packings(axes) if suite.signature.is_packed else [""]
-    shapes = [declared] if declared else [MASKS[0], MASKS[-1]]
+    always = suite.declared.always
+    axes = layout.partition(":")[0]
+    packings_tried = packings(axes) if suite.signature.is_packed else [""]
+
+    # Only a mask that has to be passed is in the way of plain attention.
     masks = [(suite.profile[MASK_KIND], suite.profile[MASK_SHAPE])]
     if "mask" in suite.signature.required:
+        declared_shape = suite.declared.conventions.get(MASK_SHAPE)
+        shapes = [declared_shape] if declared_shape else [MASKS[0], MASKS[-1]]
         masks = list(product(MASK_KINDS, shapes))
+
+    heads_tried = [always.heads]
+    is_told_heads = bool(always.heads) or "heads" in suite.signature.sizes
+    if is_merged(axes) and not is_told_heads:
+        heads_tried += [n for n in HEADS if n > 1 or not several]
+
     page_axes = [suite.profile[PAGE_AXES]]
     if suite.profile.paged and PAGE_AXES not in suite.declared.conventions:
         page_axes = list(CONVENTIONS[PAGE_AXES])
-    may_be_fixed = is_merged(axes) and not (suite.declared.always.heads or "heads" in suite.signature.sizes)
-    fixed = [n for n in HEADS if n > 1 or not several] if may_be_fixed else []
-    several_heads = [suite.declared.always.heads, *fixed]
-    for heads, packing, (kind, shape), pages in product(several_heads, packed, masks, page_axes):
+
+    for heads, packing, (kind, shape), pages in product(heads_tried, packings_tried, masks, page_axes):
         conventions = {MASK_KIND: kind, MASK_SHAPE: shape, PAGE_AXES: pages}
         yield {"layout": layout, "packed": packing, "heads": heads, "conventions": conventions}
 
 
 def find_sizes(suite: Suite, dtype: str, *, is_right: bool) -> None:
     """Find out which other usual sizes are taken, where only some are; one alone where that is right."""
-    declared, found = suite.declared, suite.profile
+    declared = suite.declared
+    profile = suite.profile
 
     def is_taken(**sizes: Any) -> bool:
-        suite.profile = replace(found, **sizes)
+        suite.profile = replace(profile, **sizes)
         problem = suite.problem(replace(BASE, dtype=dtype))
         return is_readable(problem, suite.call(problem))
 
-    if found.multiple_of > declared.multiple_of:
-        least = next(n for n in MULTIPLES if n == found.multiple_of or is_taken(multiple_of=n))
-        one = least if is_right and not is_taken(multiple_of=1, tokens=2 * least) else None
-        found = replace(found, multiple_of=declared.multiple_of if one else least, tokens=one)
-    if found.head_sizes != declared.head_sizes:
-        some = () if is_taken(head_sizes=()) else HEAD_SIZES
-        found = replace(found, head_sizes=tuple(d for d in some if is_taken(head_sizes=(d,))))
-    suite.profile = found
+    if profile.multiple_of > declared.multiple_of:
+        # The largest is taken, or this profile would not be tried.
+        least = next(n for n in MULTIPLES if n == profile.multiple_of or is_taken(multiple_of=n))
+        is_only_size = is_right and not is_taken(multiple_of=1, tokens=2 * least)
+        if is_only_size:
+            profile = replace(profile, multiple_of=declared.multiple_of, tokens=least)
+        else:
+            profile = replace(profile, multiple_of=least, tokens=None)
+
+    if profile.head_sizes != declared.head_sizes:
+        head_sizes: tuple[int, ...] = ()
+        if not is_taken(head_sizes=()):
+            head_sizes = tuple(d for d in HEAD_SIZES if is_taken(head_sizes=(d,)))
+        profile = replace(profile, head_sizes=head_sizes)
+    suite.profile = profile
 
 
 def describe_fit(suite: Suite, before: TargetProfile) -> FoundConventions:
+    """Say what is other than was meant before."""
+
     def say(profile: TargetProfile) -> FoundConventions:
+        defaults = profile.defaults or {}
         return {
             "layout": profile.layout,
             MASK_KIND: profile[MASK_KIND],
@@ -224,9 +294,10 @@ def describe_fit(suite: Suite, before: TargetProfile) -> FoundConventions:
             "queries and keys": str(profile.tokens),
             "head sizes": ", ".join(map(str, profile.head_sizes)),
             "Q, K and V in one array": profile.packed,
-            "by default": ", ".join(f"{name} {value}" for name, value in (profile.defaults or {}).items()),
+            "by default": ", ".join(f"{name} {value}" for name, value in defaults.items()),
         }
 
+    # These two are said even where they are what the signature told.
     was = say(before) | {"Q, K and V in one array": "", "by default": ""}
     return {name: value for name, value in say(suite.profile).items() if value != was[name]}
 
@@ -235,33 +306,37 @@ def describe_fit(suite: Suite, before: TargetProfile) -> FoundConventions:
 
 
 def find_conventions(suite: Suite, dtype: str) -> FoundConventions:
-    found: FoundConventions = {}
+    """Find out by trial calls how the target means what is passed to it."""
+    conventions: FoundConventions = {}
+    # Later probes call by what earlier ones found: sums and masks matter to all.
     for probe in (
         probe_sums, probe_mask, probe_pages, probe_corner, probe_values, probe_float_mask,
         probe_hidden_rows, probe_padding,
     ):  # fmt: skip
-        found |= dict(probe(suite, dtype))
-        known = {name: value for name, value in found.items() if value in CONVENTIONS[name]}
-        meant = {**known, **suite.declared.conventions}
+        conventions |= dict(probe(suite, dtype))
+        usable = {name: value for name, value in conventions.items() if value in CONVENTIONS[name]}
+        meant = {**usable, **suite.declared.conventions}
         suite.profiles[dtype] = suite.profile.lay_over({"conventions": meant})
-    return found
+    return conventions
 
 
-def join_types(found: Mapping[str, FoundConventions]) -> FoundConventions:
+def join_types(by_dtype: Mapping[str, FoundConventions]) -> FoundConventions:
     """Join what was found out in all types, by convention; where types differ, each value has its types.
 
     That outputs are of the inputs' type goes without saying.
     """
     words = {}
-    for name in dict.fromkeys(name for values in found.values() for name in values):
-        types: dict[str, list[str]] = {}
-        for dtype, values in found.items():
-            if name in values:
-                types.setdefault(values[name], []).append(dtype)
-        if set(types) == {"the inputs'"}:
+    for name in dict.fromkeys(name for conventions in by_dtype.values() for name in conventions):
+        dtypes_of: dict[str, list[str]] = {}
+        for dtype, conventions in by_dtype.items():
+            if name in conventions:
+                dtypes_of.setdefault(conventions[name], []).append(dtype)
+
+        if set(dtypes_of) == {"the inputs'"}:
             continue
-        several = len(types) > 1 or name in {OUTPUT_TYPE, SUMS}
-        parts = (f"{value} ({', '.join(of)})" if several else value for value, of in types.items())
+        parts = [*dtypes_of]
+        if len(dtypes_of) > 1 or name in {OUTPUT_TYPE, SUMS}:
+            parts = [f"{value} ({', '.join(dtypes)})" for value, dtypes in dtypes_of.items()]
         words[name] = ", ".join(parts)
     return words
 
@@ -270,7 +345,9 @@ def try_conventions(suite: Suite, case: Case, conventions: Mapping[str, str]) ->
     """Ask whether an answer is right by these conventions; None where the target takes no such call."""
     problem = suite.problem(case, conventions, forward=True)  # the output shows it, where there is one
     answer = suite.call(problem)
-    return is_right(problem, answer) if is_readable(problem, answer) else None
+    if not is_readable(problem, answer):
+        return None
+    return is_right(problem, answer)
 
 
 def is_right(problem: Problem, answer: Answer) -> bool:
@@ -280,10 +357,13 @@ def is_right(problem: Problem, answer: Answer) -> bool:
     return judge_answer(expect(replace(problem, case=replace(case, dtype=dtype))), answer).right
 
 
-def describe_output_type(seen: Iterable[str], dtype: str, declared: str | None) -> FoundConventions:
+def describe_output_type(dtypes: Iterable[str], dtype: str, declared: str | None) -> FoundConventions:
     """Describe the types of outputs, in the order in which they came: the inputs', or others."""
-    own = {dtype, NUMPY.get(dtype, dtype)} - {declared}
-    kinds = dict.fromkeys("the inputs'" if name in own else name for name in seen if name in TYPES)
+    inputs_own = {dtype, NUMPY.get(dtype, dtype)} - {declared}
+    kinds: dict[str, None] = {}
+    for name in dtypes:
+        if name in TYPES:
+            kinds.setdefault("the inputs'" if name in inputs_own else name)
     return {OUTPUT_TYPE: " or ".join(kinds)} if kinds else {}
 
 
@@ -304,28 +384,44 @@ def loses_in_sums(suite: Suite, case: Case) -> bool:
 
 
 def loses_in_outputs(suite: Suite, case: Case) -> bool:
-    problem = suite.problem(replace(case, fill="sums"))
-    given = read_output(problem, suite.call(problem))
-    if given is None:
+    """Ones with sixteen small numbers after them: in some columns these are lost, in others not."""
+    outputs = last_rows(suite, replace(case, fill="sums"))
+    if outputs is None:
         return False
-    right, found = (array[..., -1, :] for array in (problem.plan.run()[HEAD_OUTPUTS], given))
+    right, found = outputs
     rest = 16 * TYPES[case.dtype].unit / case.keys
-    return bool(((right - rest <= found) & (found <= right)).all() and 0 < (found == right).mean() < 1)
+    # What is missing is at most what the sixteen numbers give.
+    is_below = ((right - rest <= found) & (found <= right)).all()
+    share_right = (found == right).mean()
+    return bool(is_below and 0 < share_right < 1)
+
+
+def last_rows(suite: Suite, case: Case) -> tuple[Array, Array] | None:
+    """The right and the target's output of the last query; None where it answers with none."""
+    problem = suite.problem(case)
+    output = read_output(problem, suite.call(problem))
+    if output is None:
+        return None
+    right = problem.plan.run()[HEAD_OUTPUTS]
+    return right[..., -1, :], output[..., -1, :]
 
 
 @np.errstate(all="ignore")
 def loses_in_scores(suite: Suite, case: Case) -> bool:
     """The scores of a query are alike in its type, but for what is lost: two small ones is rounding."""
-    problem = suite.problem(replace(case, fill="sums of scores"))
-    given = read_output(problem, suite.call(problem))
-    if given is None:
+    outputs = last_rows(suite, replace(case, fill="sums of scores"))
+    if outputs is None:
         return False
-    right, found = (array[..., -1, :] for array in (problem.plan.run()[HEAD_OUTPUTS], given))
-    seen = right > 0
-    below = np.where(seen, np.log(right / found), np.inf)
-    lost = (below - below.min(axis=-1, keepdims=True))[seen]
+    right, found = outputs
+
+    # The logarithm of a weight is its score, up to one number for each row.
+    is_seen = right > 0
+    below = np.where(is_seen, np.log(right / found), np.inf)
+    lost = (below - below.min(axis=-1, keepdims=True))[is_seen]
+
     small = SMALL_OF_SCORE / sqrt(case.d_k)
-    return bool((lost <= (16 + 2) * small).all() and lost.max(initial=0.0) > 4 * small)
+    loses_no_more = (lost <= (16 + 2) * small).all()
+    return bool(loses_no_more and lost.max(initial=0.0) > 4 * small)
 
 
 def probe_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
@@ -336,25 +432,35 @@ def probe_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     names = [name for name in ("mask", "float_mask") if name in suite.signature.claimed]
     if not names:
         return
-    usual, declared = suite.profile, suite.declared.conventions
-    case = replace(BASE, dtype=dtype).having(**{names[0]: "each"})
+
+    name = names[0]
+    usual = suite.profile
+    declared = suite.declared.conventions
+    boolean = MASK_KINDS[0]
+    added = MASK_KINDS[-1]
     shapes = [usual[MASK_SHAPE]] if MASK_SHAPE in declared else MASKS
-    kinds = [usual[MASK_KIND]] if MASK_KIND in declared or names[0] != "mask" else MASK_KINDS
+    kinds = [usual[MASK_KIND]] if MASK_KIND in declared or name != "mask" else MASK_KINDS
     is_causal = MASKED not in declared and Causal() in usual.always.rules
-    ways = CONVENTIONS[MASKED] if is_causal else (usual[MASKED],)
-    named_so = suite.signature.keywords[names[0]] == "attention_mask"
+    beside_mask = CONVENTIONS[MASKED] if is_causal else (usual[MASKED],)
+    may_be_added = suite.signature.keywords[name] == "attention_mask"
+
+    case = replace(BASE, dtype=dtype).having(**{name: "each"})
     answered: FoundConventions = {}
-    adds = False
+    takes_sums = False
     for kind in kinds:
-        shape, masked, right = try_shapes(suite, case, kind, shapes, ways)
-        if right or (shape and not answered and not named_so):
-            answered = {MASK_KIND: kind, MASK_SHAPE: shape, MASKED: masked}
-        if kind == MASK_KINDS[0] and names[0] == "mask" and shape and not right:
-            adds = adds_truths(suite, case, shape)
-        if right or (answered and kind == MASK_KINDS[0] and not adds):
+        trial = try_shapes(suite, case, kind, shapes, beside_mask)
+        if trial.is_right or (trial.shape and not answered and not may_be_added):
+            answered = {MASK_KIND: kind, MASK_SHAPE: trial.shape, MASKED: trial.masked}
+        if kind == boolean and name == "mask" and trial.shape and not trial.is_right:
+            takes_sums = adds_truths(suite, case, trial.shape)
+        # A boolean mask that is answered wrongly is the target's fault, but where it is added.
+        if trial.is_right or (answered and kind == boolean and not takes_sums):
             break
-    suite.adds_truths |= adds and answered.get(MASK_KIND) == MASK_KINDS[-1]
-    yield from ((name, value) for name, value in answered.items() if value != usual[name])
+
+    suite.adds_truths |= takes_sums and answered.get(MASK_KIND) == added
+    for convention, value in answered.items():
+        if value != usual[convention]:
+            yield convention, value
 
 
 def adds_truths(suite: Suite, case: Case, shape: str) -> bool:
@@ -366,8 +472,8 @@ def adds_truths(suite: Suite, case: Case, shape: str) -> bool:
 
 
 def try_shapes(
-    suite: Suite, case: Case, kind: str, shapes: Sequence[str], ways: Sequence[str]
-) -> tuple[str, str, bool]:
+    suite: Suite, case: Case, kind: str, shapes: Sequence[str], beside_mask: Sequence[str]
+) -> MaskTrial:
     """Find the shape of mask that is taken, what is left of causal, and whether the answer is right.
 
     Where the first shape is answered it is the one: who reads only a part of it is wrong. Of others
@@ -376,14 +482,14 @@ def try_shapes(
     answered = ""
     for shape in shapes:
         meant = {MASK_KIND: kind, MASK_SHAPE: shape}
-        rights = [try_conventions(suite, case, {**meant, MASKED: way}) for way in ways]
-        if True in rights:
-            return shape, ways[rights.index(True)], True
-        if False in rights:
+        verdicts = [try_conventions(suite, case, {**meant, MASKED: masked}) for masked in beside_mask]
+        if True in verdicts:
+            return MaskTrial(shape, beside_mask[verdicts.index(True)], is_right=True)
+        if False in verdicts:
             answered = answered or shape
             if shape == shapes[0]:
                 break
-    return answered, ways[0], False
+    return MaskTrial(answered, beside_mask[0], is_right=False)
 
 
 def probe_pages(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
@@ -413,22 +519,27 @@ def probe_pages(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
 
 
 def probe_corner(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
+    """Find out whether causal starts at the first key or ends at the last one."""
     if LENGTHS in suite.declared.without:
         return
+
+    # With fewer queries than keys the two differ; only what goes by positions shows it.
     case = replace(BASE, dtype=dtype, fill="who", queries=5)
     names = [name for name in ("causal", "window", "sliding_window") if name in suite.signature.claimed]
+    always = suite.profile.always
     if names:
         case = case.having(**{names[0]: OPTIONS[names[0]].values(case)[0]})
-    elif suite.profile.always.positions != NONE:
+    elif always.positions != NONE:
         case = replace(case, fill="random")
-    elif not any(rule.relative for rule in suite.profile.always.rules):
+    elif not any(rule.relative for rule in always.rules):
         return
-    for name in CONVENTIONS[CORNER]:
-        right = try_conventions(suite, case, {CORNER: name})
-        if right is None:
+
+    for corner in CONVENTIONS[CORNER]:
+        is_right_so = try_conventions(suite, case, {CORNER: corner})
+        if is_right_so is None:
             return
-        if right:
-            yield CORNER, name
+        if is_right_so:
+            yield CORNER, corner
             return
     yield CORNER, "neither"
 
@@ -442,16 +553,22 @@ SHOWN_BY: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
 
 
 def probe_values(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
+    """Find out what the values of options mean, of several conventions that show together."""
     for names, options in SHOWN_BY:
         if not options.keys() <= {*suite.signature.claimed}:
             continue
         case = replace(BASE, dtype=dtype, fill="who").having(**options)
-        tried = product(*(CONVENTIONS[name] for name in reversed(names)))
-        every = (dict(zip(names, reversed(values), strict=True)) for values in tried)
-        yield from next((way for way in every if try_conventions(suite, case, way)), {}).items()
+
+        # Reversed, so that of the first name all values are tried before the next value of the second.
+        for values in product(*(CONVENTIONS[name] for name in reversed(names))):
+            conventions = dict(zip(names, reversed(values), strict=True))
+            if try_conventions(suite, case, conventions):
+                yield from conventions.items()
+                break
 
 
 def probe_float_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
+    """Find out whether a mask of numbers is added to scores, or read as truth values."""
     if "float_mask" not in suite.signature.claimed:
         return
     case = replace(BASE, dtype=dtype)
@@ -462,31 +579,38 @@ def probe_float_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     if is_right(problem, answer):
         yield FLOAT_MASK, "added"
         return
+
+    # −∞ is a true value to some programs, and hides for others.
     mask = problem.passed["float_mask"]
     for seen in (mask != 0, np.where(np.isneginf(mask), 0.0, mask) != 0):
-        truths = suite.problem(case)
-        truths.hide(seen)
-        if is_right(truths, answer):
+        as_truths = suite.problem(case)
+        as_truths.hide(seen)
+        if is_right(as_truths, answer):
             yield FLOAT_MASK, "read as truth values"
             return
 
 
 def probe_hidden_rows(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
+    """Find out what a query that sees no key gets: row 4, hidden by a mask or by causal."""
     case = replace(BASE, dtype=dtype)
     problem = suite.problem(case)
-    if "mask" in suite.signature.claimed and "n" in problem.profile[MASK_SHAPE]:
+    takes_mask = "mask" in suite.signature.claimed and "n" in problem.profile[MASK_SHAPE]
+    ends_last = "causal" in suite.signature.claimed and suite.profile_in(dtype)[CORNER] == "bottom-right"
+
+    if takes_mask:
         allowed = draw_mask(problem, "same")
         allowed[..., 4, :] = False
         give_mask(problem, allowed)
-    elif "causal" in suite.signature.claimed and suite.profile_in(dtype)[CORNER] == "bottom-right":
+    elif ends_last:
         problem = suite.problem(replace(case, keys=5).having(causal=True))
         if problem.starts.max() + 4 >= 0:  # there are more keys than that in whole pages
             return
     else:
         return
-    given = read_output(problem, suite.call(problem))
-    if given is not None:
-        yield "rows that see nothing", describe_row(given[0, 0, 4], problem.arrays["V"][0, 0])
+
+    output = read_output(problem, suite.call(problem))
+    if output is not None:
+        yield "rows that see nothing", describe_row(output[0, 0, 4], problem.arrays["V"][0, 0])
 
 
 def describe_row(row: Array, values: Array) -> str:
@@ -499,9 +623,10 @@ def describe_row(row: Array, values: Array) -> str:
 
 
 def probe_padding(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
+    """Find out whether NaN behind the lengths of keys reaches the output."""
     if "key_lengths" not in suite.signature.claimed:
         return
     problem = suite.problem(replace(BASE, dtype=dtype).having(key_lengths="nan"))
-    found = read_output(problem, suite.call(problem))
-    if found is not None:
-        yield "NaN in padding", "spreads" if np.isnan(found).any() else "hidden"
+    output = read_output(problem, suite.call(problem))
+    if output is not None:
+        yield "NaN in padding", "spreads" if np.isnan(output).any() else "hidden"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field, replace
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -45,9 +45,10 @@ class Problem:
     @property
     def plan(self) -> Plan:
         """The computation that is meant, in float64."""
-        given, asked = self.given, replace(self.meant, backward=self.backward)
+        given = self.given
+        meant = replace(self.meant, backward=self.backward)
         named = {name: (array, "given") for name, array in given.items()}
-        kind = variant(asked, self.case.sizes, named, self.offset, pages=self.gather)
+        kind = variant(meant, self.case.sizes, named, self.offset, pages=self.gather)
         return Plan(kind, given, {}, "float64")
 
     @property
@@ -55,9 +56,10 @@ class Problem:
         """The arrays that the plan begins with: K and V in pages, where they come in these."""
         if self.gather is None:
             return self.arrays
-        pages = zip("KV", PAGES, strict=True)
-        rest = {name: array for name, array in self.arrays.items() if name not in {K, V}}
-        return rest | {there: self.in_pages(self.arrays[name]) for name, there in pages}
+        given = {name: array for name, array in self.arrays.items() if name not in {K, V}}
+        for name, pages in zip("KV", PAGES, strict=True):
+            given[pages] = self.in_pages(self.arrays[name])
+        return given
 
     @property
     def gather(self) -> Gather | None:
@@ -65,11 +67,13 @@ class Problem:
 
         Where the table names no page behind a sequence's last one, −1 stands.
         """
-        slots, before = self.profile.pages_of(self.case)
+        case = self.case
+        slots, before = self.profile.pages_of(case)
         if before < 0:
             return None
+
         table = self.all_pages
-        lengths = self.passed.get("key_lengths", np.full(self.case.batch, self.case.keys))
+        lengths = self.passed.get("key_lengths", np.full(case.batch, case.keys))
         if self.profile[TABLE_END] != SOME_PAGE:
             is_read = np.arange(table.shape[1]) * slots < lengths[:, None]
             table = np.where(is_read, table, NO_PAGE)
@@ -78,20 +82,24 @@ class Problem:
     @property
     def all_pages(self) -> Array:
         """The pages that each member has, those behind its last key among them."""
-        (slots, before), case = self.profile.pages_of(self.case), self.case
-        needed = case.keys // slots
-        order = before + np.random.RandomState(case.seed).permutation(case.batch * needed + FREE)
-        return order[:-FREE].reshape(case.batch, needed)
+        case = self.case
+        slots, before = self.profile.pages_of(case)
+        pages_of_member = case.keys // slots
+        pages = case.batch * pages_of_member
+        # In any order, and with free pages among them, as in a pool.
+        order = before + np.random.RandomState(case.seed).permutation(pages + FREE)
+        return order[:-FREE].reshape(case.batch, pages_of_member)
 
     def in_pages(self, array: Array) -> Array:
         """K or V in its pages, (page, slot, head, d), others of which hold what was there before."""
         slots, before = self.profile.pages_of(self.case)
         batch, heads, keys, d = array.shape
-        out = self.draw("pages", before + batch * keys // slots + FREE, slots, heads, d)
+        page_count = before + batch * keys // slots + FREE
+        pages = self.draw("pages", page_count, slots, heads, d)
         every = Gather(tuple(map(tuple, self.all_pages.tolist())), (keys,) * batch)
         page, slot, _ = every.rows(slots)
-        out[page, slot] = array.swapaxes(1, 2)
-        return out
+        pages[page, slot] = array.swapaxes(1, 2)
+        return pages
 
     @property
     def starts(self) -> Array:
@@ -105,8 +113,9 @@ class Problem:
     @property
     def shapes(self) -> dict[str, Shape]:
         case = self.case
+        of_queries = case.batch, case.heads, case.queries
         of_keys = case.batch, case.kv_heads, case.keys
-        return {"Q": (*self.scores[:3], case.d_k), "K": (*of_keys, case.d_k), "V": (*of_keys, case.d_v)}
+        return {"Q": (*of_queries, case.d_k), "K": (*of_keys, case.d_k), "V": (*of_keys, case.d_v)}
 
     @property
     def output_shape(self) -> tuple[int, int, int, int]:
@@ -162,11 +171,15 @@ class Problem:
     def draw_cotangent(self) -> None:
         """The captured gradient by the output, or normal numbers; 0 where a query sees no key."""
         call = self.case.call
-        given = call is not None and self.case.fill == CAPTURED and COTANGENT in call.arrays
-        shape = self.output_shape
-        drawn = self.captured(COTANGENT, shape) if given else self.draw(COTANGENT, *shape)
+        is_captured = call is not None and self.case.fill == CAPTURED and COTANGENT in call.arrays
+        if is_captured:
+            cotangent = self.captured(COTANGENT, self.output_shape)
+        else:
+            cotangent = self.draw(COTANGENT, *self.output_shape)
+
         weights = replace(self, outputs=FORWARD).plan.run()[WEIGHTS]
-        self.arrays[COTANGENT] = np.where(weights.any(axis=-1, keepdims=True), drawn, 0.0)
+        sees_a_key = weights.any(axis=-1, keepdims=True)
+        self.arrays[COTANGENT] = np.where(sees_a_key, cotangent, 0.0)
 
 
 MOST_SCORES = 2**20
@@ -190,8 +203,10 @@ def draw_normal(seed: int, shape: Shape) -> Array:
 
 
 def draw_random(problem: Problem) -> dict[str, Array]:
-    drawn = {name: problem.draw(name, *shape) for name, shape in problem.shapes.items()}
-    return drawn | {name: problem.in_type(drawn[name] * problem.case.magnitude) for name in "QK"}
+    arrays = {name: problem.draw(name, *shape) for name, shape in problem.shapes.items()}
+    for name in "QK":
+        arrays[name] = problem.in_type(arrays[name] * problem.case.magnitude)
+    return arrays
 
 
 def give_captured(problem: Problem) -> dict[str, Array]:
@@ -207,32 +222,46 @@ def draw_activations(problem: Problem) -> dict[str, Array]:
     """
     call = problem.case.call
     assert call is not None
-    largest = {name: np.argsort(-np.square(call.arrays[name]).mean(axis=(0, 1, 2))) for name in "KV"}
+    largest_first = {}
+    for name in "KV":
+        size_of_channel = np.square(call.arrays[name]).mean(axis=(0, 1, 2))
+        largest_first[name] = np.argsort(-size_of_channel)
+
     arrays: dict[str, Array] = {}
     for name, shape in problem.shapes.items():
-        columns = np.resize(largest["V" if name == "V" else "K"], shape[-1])
+        # Q has the channels of K, as their products are summed.
+        channels = np.resize(largest_first["V" if name == "V" else "K"], shape[-1])
         heads = np.arange(shape[1]) % call.arrays[name].shape[1]
-        own = call.arrays[name][:, heads][..., columns]
-        rest = own[:, :, 1:] if own.shape[2] > 1 else own
-        mean, scale = (by(rest, axis=(0, 2), keepdims=True) for by in (np.mean, np.std))
-        arrays[name] = np.clip(mean + scale * problem.draw(name, *shape), own.min(), own.max())
+        recorded = call.arrays[name][:, heads][..., channels]
+
+        rest = recorded[:, :, 1:] if recorded.shape[2] > 1 else recorded
+        mean = rest.mean(axis=(0, 2), keepdims=True)
+        deviation = rest.std(axis=(0, 2), keepdims=True)
+        drawn = mean + deviation * problem.draw(name, *shape)
+        arrays[name] = np.clip(drawn, recorded.min(), recorded.max())
         if name != "Q":
-            arrays[name][:, :, 0] = own[0, :, 0]
-    wanted = spread_of_scores(call.arrays["Q"], call.arrays["K"]) * call.scale * problem.case.d_k**0.5
-    arrays["Q"] *= wanted / max(spread_of_scores(arrays["Q"], arrays["K"]), TINY)
+            arrays[name][:, :, 0] = recorded[0, :, 0]
+
+    # The target divides by √d_k of the case, where the captured call had a scale of its own.
+    meant_spread = spread_of_scores(call.arrays["Q"], call.arrays["K"]) * call.scale * problem.case.d_k**0.5
+    arrays["Q"] *= meant_spread / max(spread_of_scores(arrays["Q"], arrays["K"]), TINY)
     return {name: problem.in_type(array) for name, array in arrays.items()}
 
 
-TINY, SAMPLE = 1e-30, 256
+TINY = 1e-30
+SAMPLE = 256
 
 
 def spread_of_scores(q: Array, k: Array) -> float:
     """How far a row's scores are apart: the root mean square of the first queries' with the first keys."""
     shared = np.repeat(k[:, :, :SAMPLE], q.shape[1] // k.shape[1], axis=1)
-    return float(np.sqrt((q[:, :, :SAMPLE] @ shared.swapaxes(-1, -2)).var(axis=-1).mean()))
+    scores = q[:, :, :SAMPLE] @ shared.swapaxes(-1, -2)
+    return float(np.sqrt(scores.var(axis=-1).mean()))
 
 
-LARGE, BELOW, APART = 2496.0, 3008.0, 512.0
+LARGE = 2496.0
+BELOW = 3008.0
+APART = 512.0
 SHIFT = 1e5
 MOST_LARGE = 16
 """Q of the fill `large`, which is 0 from column 16 on: with 16 columns of ±1 scores are about ±1e4, apart
@@ -242,8 +271,9 @@ by 256 in every type, and those of odd queries are all below −1e4."""
 def draw_with(problem: Problem, **others: Array) -> dict[str, Array]:
     """Random numbers, and these arrays in place of some, the same along the axes that they lack."""
     arrays = draw_random(problem)
-    same = {name: np.broadcast_to(other, arrays[name].shape).copy() for name, other in others.items()}
-    return arrays | same
+    for name, other in others.items():
+        arrays[name] = np.broadcast_to(other, arrays[name].shape).copy()
+    return arrays
 
 
 def draw_identity(problem: Problem, **others: Array) -> dict[str, Array]:
@@ -260,8 +290,9 @@ def draw_uniform(problem: Problem) -> dict[str, Array]:
 def draw_by_head(problem: Problem) -> dict[str, Array]:
     """V constant in each kv head: the output says which head was read."""
     case = problem.case
-    numbers = 1.0 + np.arange(case.kv_heads) + 16 * np.arange(case.batch)[:, None]
-    return draw_with(problem, V=numbers[..., None, None])
+    of_head = 1.0 + np.arange(case.kv_heads)
+    of_member = 16 * np.arange(case.batch)[:, None]  # more than there are heads in such cases
+    return draw_with(problem, V=(of_head + of_member)[..., None, None])
 
 
 def draw_large(problem: Problem) -> dict[str, Array]:
@@ -270,11 +301,15 @@ def draw_large(problem: Problem) -> dict[str, Array]:
     Even queries are large multiples of one key; odd ones are that key, and far below 0 with every key.
     Rotary positions make any key the first, and a score as much as √2 larger: half of that stays in range.
     """
-    keys, meant, odd, used = draw_keys(problem.case)
-    q = np.where(odd, APART * keys[meant], LARGE * keys[meant])
-    q[:, 0] = np.where(odd[:, 0], -BELOW * used, q[:, 0])
-    q[:, used:] = 0.0
-    return draw_with(problem, Q=q * (0.5 if problem.profile.rotary else 1.0), K=keys)
+    signs = draw_keys(problem.case)
+    meant = signs.keys[signs.meant]
+    q = np.where(signs.is_odd, APART * meant, LARGE * meant)
+    # Column 0 is 1 in every key: it moves all scores of a query alike.
+    q[:, 0] = np.where(signs.is_odd[:, 0], -BELOW * signs.used, q[:, 0])
+    q[:, signs.used :] = 0.0
+    if problem.profile.rotary:
+        q = q * 0.5
+    return draw_with(problem, Q=q, K=signs.keys)
 
 
 def draw_shifted(problem: Problem) -> dict[str, Array]:
@@ -284,32 +319,44 @@ def draw_shifted(problem: Problem) -> dict[str, Array]:
     """
     if problem.case.dtype == "float16":
         return draw_large(problem)
-    keys, meant, odd, used = draw_keys(problem.case)
-    root = problem.case.d_k**0.5 / used
-    q = SHIFT / 4 * root * keys[meant]
-    q[:, 0] = np.where(odd[:, 0], -1.0, 1.0) * SHIFT * root * used
-    q[:, used:] = 0.0
-    return draw_with(problem, Q=problem.in_type(q), K=keys)
+    signs = draw_keys(problem.case)
+    root = problem.case.d_k**0.5 / signs.used
+    q = SHIFT / 4 * root * signs.keys[signs.meant]
+    q[:, 0] = np.where(signs.is_odd[:, 0], -1.0, 1.0) * SHIFT * root * signs.used
+    q[:, signs.used :] = 0.0
+    return draw_with(problem, Q=problem.in_type(q), K=signs.keys)
 
 
-def draw_keys(case: Case) -> tuple[Array, Array, Array, int]:
-    """Keys that are different rows of ±1 and begin with 1; the key that each query means; which are odd.
+class SignKeys(NamedTuple):
+    """Keys of ±1, of which queries are made that tell one from all others."""
 
-    By an odd seed the first is.
-    """
+    keys: Array
+    """(key, d_k): different rows, which begin with 1."""
+    meant: Array
+    """The key that each query means."""
+    is_odd: Array
+    """(query, 1): every other query; by an odd seed the first is."""
+    used: int
+    """The columns in which queries are not 0."""
+
+
+def draw_keys(case: Case) -> SignKeys:
+    """The bits of the number of a key are its signs, so that all rows differ."""
     bits = (np.arange(case.keys)[:, None] >> np.arange(case.d_k - 1)) & 1
-    keys = np.concatenate([np.ones((case.keys, 1)), 2.0 * bits - 1.0], axis=1)
-    meant = (7 * np.arange(case.queries) + 3) % case.keys
-    odd = (np.arange(case.queries)[:, None] + case.seed) % 2 == 1
-    return keys, meant, odd, min(case.d_k, MOST_LARGE)
+    return SignKeys(
+        keys=np.concatenate([np.ones((case.keys, 1)), 2.0 * bits - 1.0], axis=1),
+        meant=(7 * np.arange(case.queries) + 3) % case.keys,
+        is_odd=(np.arange(case.queries)[:, None] + case.seed) % 2 == 1,
+        used=min(case.d_k, MOST_LARGE),
+    )
 
 
 def draw_values(problem: Problem) -> dict[str, Array]:
     """V of up to 6e4, which float16 just holds, or of 1e3 where its products with a gradient are needed."""
     arrays = draw_random(problem)
-    most = 1e3 if problem.backward else 6e4
-    v = arrays["V"] * (most / np.abs(arrays["V"]).max())
-    return arrays | {"V": problem.in_type(v)}
+    largest = 1e3 if problem.backward else 6e4
+    values = arrays["V"] * (largest / np.abs(arrays["V"]).max())
+    return arrays | {"V": problem.in_type(values)}
 
 
 def draw_channel(problem: Problem) -> dict[str, Array]:
@@ -324,8 +371,9 @@ def draw_tails(problem: Problem) -> dict[str, Array]:
     """One column of K and one of V with heavy tails, as those of activations: of Cauchy's distribution."""
     arrays = draw_random(problem)
     for name, column in (("K", 1), ("V", -2)):
-        below = np.abs(problem.draw(f"tails of {name}", *arrays[name].shape[:-1]))
-        arrays[name][..., column] *= 8.0 / np.maximum(below, 2.0**-6)
+        # A normal number divided by another is Cauchy's; bounded below, so that it stays in range.
+        divisor = np.abs(problem.draw(f"tails of {name}", *arrays[name].shape[:-1]))
+        arrays[name][..., column] *= 8.0 / np.maximum(divisor, 2.0**-6)
     return {name: problem.in_type(array) for name, array in arrays.items()}
 
 

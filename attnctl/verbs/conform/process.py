@@ -70,7 +70,9 @@ class Worker(Target):
     said: Said | None = None
 
     def __post_init__(self) -> None:
-        self.name, self.words, self.goes_back = self.target, (self.target,), self.framework.goes_back
+        self.name = self.target
+        self.words = (self.target,)
+        self.goes_back = self.framework.goes_back
 
     def start(self) -> None:
         """Begin the process and load the target. Raises AttnError where that fails."""
@@ -78,7 +80,8 @@ class Worker(Target):
         secret = os.urandom(16)
         ours, theirs = make_pipes()
         self.channel = Channel(ours, secret)
-        numbers = [own.number for own in theirs]
+
+        numbers = [descriptor.number for descriptor in theirs]
         words = [sys.executable, "-m", "attnctl.verbs.conform.process", *map(str, numbers), secret.hex()]
         env = {**PATIENT, **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         more: dict[str, Any] = {"stdin": subprocess.DEVNULL, "env": env, "pass_fds": numbers}
@@ -86,12 +89,14 @@ class Worker(Target):
             self.process = begin(words, said, said, **more)
         finally:
             theirs.close()
+
         told = self.ask({"target": self.target, "framework": vars(self.framework)}, LOADING)
         if isinstance(told, Answer):
             raise AttnError(f"{self.target}: it could not be loaded ({told.error}: {told.message})")
         if isinstance(told, str):
             self.close()
             raise AttnError(f"{self.target}: it could not be loaded: {told}")
+
         loaded = self.read(Loaded.of, told)
         self.parameters = loaded.parameters
         for path in loaded.files:
@@ -109,7 +114,10 @@ class Worker(Target):
     def call_once(self, call: TargetCall) -> Answer:
         if self.process is None:
             self.start()
-        seconds = self.limit + (self.limit + call.seconds) * (call.times > 1)
+        seconds = self.limit
+        if call.times > 1:
+            # One more call may begin just before the time of all is over.
+            seconds += self.limit + call.seconds
         told = self.ask(vars(call), seconds)
         return told if isinstance(told, Answer) else self.read(answer_of, told)
 
@@ -316,20 +324,25 @@ def name_default(parameter: Parameter) -> Parameter:
     """
     default = parameter.default
     parts = default if type(default) is tuple else (default,)
-    told = default is Parameter.empty or {*map(type, parts)} <= {type(None), bool, int, float, str}
-    default = default if told else f"<{type(default).__name__}>"
-    nothing = {"None", "Optional"} & {*re.findall(r"\w+", str(parameter.annotation))}
-    return parameter.replace(default=default, annotation=None if nothing else Parameter.empty)
+    is_plain = {*map(type, parts)} <= {type(None), bool, int, float, str}
+    if default is not Parameter.empty and not is_plain:
+        default = f"<{type(default).__name__}>"
+
+    words = re.findall(r"\w+", str(parameter.annotation))
+    takes_none = bool({"None", "Optional"} & {*words})
+    return parameter.replace(default=default, annotation=None if takes_none else Parameter.empty)
 
 
 def list_own_files(function: Any) -> list[str]:
     """List the function's file, and those imported from its folder or from the one we are in."""
     folders = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in sys.path[:2])
+    installed = f"{sys.prefix}{os.sep}"  # which a virtual environment in the folder is, too
     files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+
+    beside = [file for file in files.values() if file and file.startswith(folders)]
+    own = [file for file in beside if not file.startswith(installed)]
     home = files.get(getattr(function, "__module__", ""))
-    installed = f"{sys.prefix}{os.sep}"
-    own = [file for file in files.values() if file and file.startswith(folders)]
-    return [name for name in own if not name.startswith(installed)] + ([home] if home else [])
+    return [*own, home] if home else own
 
 
 def serve(channel: Channel) -> None:

@@ -19,7 +19,10 @@ from attnctl.math.derivation import Rotary
 from attnctl.math.rules import PerBatch
 from attnctl.verbs.conform.case import Case
 
-USUAL, BESIDE_PAGES, MERGED, PACKED_ROWS = "bhnd", "bnhd", "bnd", "nhd"
+USUAL = "bhnd"
+BESIDE_PAGES = "bnhd"
+MERGED = "bnd"
+PACKED_ROWS = "nhd"
 
 AXES = {
     "bhnd": "b h n d",
@@ -51,17 +54,24 @@ TYPES: dict[str, Precision] = {
 }
 """The types that a target is called with, the finest first."""
 
-CORNER, LENGTHS_CORNER = "causal corner", "causal with key lengths"
+CORNER = "causal corner"
+LENGTHS_CORNER = "causal with key lengths"
 HIDDEN_GRADIENTS = "gradients of rows that see nothing"
-SLIDING, AHEAD, FLOAT_MASK = "sliding window", "ahead of a sliding window", "float mask"
-MASK_KIND, MASK_SHAPE, TRUE = "mask", "mask shape", "true in a mask"
+SLIDING = "sliding window"
+AHEAD = "ahead of a sliding window"
+FLOAT_MASK = "float mask"
+MASK_KIND = "mask"
+MASK_SHAPE = "mask shape"
+TRUE = "true in a mask"
 MASKED = "always causal, given a mask"
 PAGE_AXES, TABLE_END = "pages", "page table beyond a length"
 SLOTS_THEN_HEADS, HEADS_THEN_SLOTS = "(page, slot, head, d)", "(page, head, slot, d)"
 SOME_PAGE = "some page"
 
-OUTPUT_TYPE, SUMS = "output type", "sums"
-IN_TYPE, IN_TYPE_BY_LAYOUT = "in the inputs' type", "in the inputs' type, by layout"
+OUTPUT_TYPE = "output type"
+SUMS = "sums"
+IN_TYPE = "in the inputs' type"
+IN_TYPE_BY_LAYOUT = "in the inputs' type, by layout"
 
 CONVENTIONS: dict[str, tuple[str, ...]] = {
     CORNER: ("top-left", "bottom-right"),  # where the diagonal starts, of more keys than queries
@@ -92,7 +102,9 @@ SAVED = {
 }  # fmt: skip
 """The keys of conventions in the dump of a failing case."""
 
-LENGTHS, OTHER_D_V, GROUPED = "lengths", "d_v ≠ d_k", "grouped heads"
+LENGTHS = "lengths"
+OTHER_D_V = "d_v ≠ d_k"
+GROUPED = "grouped heads"
 """The features that arrays of a target may have no room for."""
 
 
@@ -160,9 +172,11 @@ class TargetProfile:
     def lay_over(self, given: Mapping[str, Any]) -> TargetProfile:
         """Lay fields over it; `mask_shape` is a convention, and conventions stay that are not given."""
         fields = dict(given)
-        shape = fields.pop("mask_shape", None)
-        more = {**fields.pop("conventions", {}), **({MASK_SHAPE: shape} if shape else {})}
-        return replace(self, **fields, conventions={**self.conventions, **more})
+        mask_shape = fields.pop("mask_shape", None)
+        conventions = {**self.conventions, **fields.pop("conventions", {})}
+        if mask_shape:
+            conventions[MASK_SHAPE] = mask_shape
+        return replace(self, **fields, conventions=conventions)
 
     @property
     def axes(self) -> str:
@@ -198,13 +212,18 @@ class TargetProfile:
         return lacking
 
     def keys_before(self, case: Case) -> PerBatch:
-        asked = self.always.causal_offset
-        if isinstance(asked, int):
-            return asked
-        ends = FROM_LENGTHS if self[LENGTHS_CORNER] == "each length" and not case.past else asked
-        if ends == FROM_LENGTHS and case.has_lengths:
+        """The number of keys before query 0, or one for each member."""
+        offset = self.always.causal_offset
+        if isinstance(offset, int):
+            return offset
+        if self[LENGTHS_CORNER] == "each length" and not case.past:
+            offset = FROM_LENGTHS
+        if offset == FROM_LENGTHS and case.has_lengths:
             return tuple(length - case.queries for length in case.lengths)
-        return case.past if case.past or self[CORNER] == "top-left" else case.keys - case.queries
+
+        if case.past:
+            return case.past
+        return 0 if self[CORNER] == "top-left" else case.keys - case.queries
 
     # --- a case in the sizes that it takes ---
 
@@ -217,10 +236,12 @@ class TargetProfile:
         """Take the fixed numbers of heads, and keep how many share a kv head as far as possible."""
         heads = self.heads or case.heads
         share = case.heads // case.kv_heads
-        if fixed := self.always.kv_heads:
+        fixed = self.always.kv_heads
+        if fixed:
             return replace(case, heads=self.heads or fixed * share, kv_heads=fixed)
-        fewer = max(kv for kv in range(1, max(heads // share, 1) + 1) if heads % kv == 0)
-        return replace(case, heads=heads, kv_heads=fewer)
+        most = max(heads // share, 1)
+        kv_heads = max(count for count in range(1, most + 1) if heads % count == 0)
+        return replace(case, heads=heads, kv_heads=kv_heads)
 
     def with_columns(self, case: Case) -> Case:
         d_k = self.fit_width(case.d_k)
@@ -228,23 +249,33 @@ class TargetProfile:
         return replace(case, d_k=d_k, d_v=d_v)
 
     def fit_width(self, d: int, *, of_k: bool = True) -> int:
+        """The nearest head size that it takes, not below where there is one; even for rotary positions."""
         if self.head_sizes:
             return min((size for size in self.head_sizes if size >= d), default=max(self.head_sizes))
-        return max(d + d % 2, self.rotary.dims or 2) if self.rotary is not None and of_k else d
+        if self.rotary is not None and of_k:
+            return max(d + d % 2, self.rotary.dims or 2)
+        return d
 
     def with_tokens(self, case: Case) -> Case:
         """Round the queries, the keys of a cache and the new keys up to multiples, or take those fixed."""
         if self.tokens and not case.past:
             return replace(case, queries=self.tokens, keys=self.tokens)
-        past, new = self.round_up(case.past), self.round_up(case.keys - case.past)
-        queries = new if case.queries == case.keys - case.past else self.round_up(case.queries)
-        new += -new % self.pages_of(case)[0]
-        cached = case.having(cache=past) if past != case.past else case
-        return replace(cached, queries=queries, keys=past + new)
+
+        past = self.round_up(case.past)
+        new_keys = self.round_up(case.keys - case.past)
+        is_square = case.queries == case.keys - case.past
+        queries = new_keys if is_square else self.round_up(case.queries)
+        slots, _ = self.pages_of(case)
+        new_keys += -new_keys % slots  # whole pages
+
+        if past != case.past:
+            case = case.having(cache=past)
+        return replace(case, queries=queries, keys=past + new_keys)
 
     def pages_of(self, case: Case) -> tuple[int, int]:
         """The slots of a page of K and V, and the pages that are free before; −1 where they come whole."""
-        slots, before = case.option_values.get("pages", USUAL_PAGES if self.paged else (1, -1))
+        whole = (1, -1)
+        slots, before = case.option_values.get("pages", USUAL_PAGES if self.paged else whole)
         return slots, before
 
     def round_up(self, n: int) -> int:
@@ -253,18 +284,23 @@ class TargetProfile:
     def in_layout(self, case: Case) -> Case:
         """Cut the case to its layout: (head, n, d) has no batch, (n, d) one head."""
         axes = self.axes
+        lacking = self.lacking
         if "h" not in split_axes(axes):
             case = replace(case, heads=1)
-        if GROUPED in self.lacking:
+        if GROUPED in lacking:
             case = replace(case, kv_heads=case.heads)
-        if OTHER_D_V in self.lacking:
+        if OTHER_D_V in lacking:
             case = replace(case, d_v=case.d_k)
-        if LENGTHS in self.lacking:
+        if LENGTHS in lacking:
             case = replace(case, queries=case.keys - case.past)
         if "b" not in axes or self.batch:
             case = replace(case, batch=self.batch or 1)
-        shared = case.batch > 1 and axes[0] == "b" and not (self.packed or self.paged)
-        return case if shared or case.memory != "broadcast" else replace(case, memory="plain")
+
+        # Members share K and V in memory where the batch is the first axis of arrays of their own.
+        may_share = case.batch > 1 and axes[0] == "b" and not self.packed and not self.paged
+        if case.memory == "broadcast" and not may_share:
+            case = replace(case, memory="plain")
+        return case
 
 
 @dataclass(frozen=True)
@@ -303,8 +339,10 @@ class Request:
 
 def pass_module(heads: int, kv_heads: int, d_k: int) -> dict[str, Any]:
     """Make the layer that an attention function of transformers is handed, as far as it reads it."""
-    layer = {"num_key_value_groups": heads // kv_heads, "head_dim": d_k, "layer_idx": 0}
-    return {"module": SimpleNamespace(**layer, training=False, is_causal=False)}
+    layer = SimpleNamespace(
+        num_key_value_groups=heads // kv_heads, head_dim=d_k, layer_idx=0, training=False, is_causal=False
+    )
+    return {"module": layer}
 
 
 LIBRARIES = {

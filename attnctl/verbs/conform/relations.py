@@ -29,10 +29,13 @@ from attnctl.verbs.conform.layout import read_output
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import NOTHING, TYPES
 
-FAR, FAR_IN_FLOAT16, NEAR = 2.0**20, 2.0**12, 8.0
+FAR = 2.0**20
+FAR_IN_FLOAT16 = 2.0**12
+NEAR = 8.0
 """How far values are moved, and how far where bits differ."""
 
-FAR_OF_SCORES, NEAR_OF_SCORES = 32.0, 2.0
+FAR_OF_SCORES = 32.0
+NEAR_OF_SCORES = 2.0
 """How far queries and keys are moved: beyond any mask of −1e4 a score must not get."""
 
 GROWS = 64.0
@@ -81,46 +84,63 @@ def hold_relation(
     relation: Relation, problem: Problem, call: Callable[[Problem], Answer]
 ) -> tuple[Answer, Judgement] | None:
     """Hold the answers to pairs of calls to a relation: the first, and the worst pair; None for no pair."""
-    far = FAR_IN_FLOAT16 if problem.case.dtype == "float16" else FAR
-    near = relation.seconds(problem, NEAR, NEAR_OF_SCORES)
-    pairs = zip(relation.seconds(problem, far, FAR_OF_SCORES), near, strict=True)
-    answer, apart = None, []
     is_law = not relation.plain or replace(problem.meant, scale=None) == NOTHING
-    for second, less in pairs if is_law else ():
-        answer = answer or call(problem)
+    if not is_law:
+        return None
+
+    far = FAR_IN_FLOAT16 if problem.case.dtype == "float16" else FAR
+    moved_far = relation.seconds(problem, far, FAR_OF_SCORES)
+    moved_less = relation.seconds(problem, NEAR, NEAR_OF_SCORES)
+    answer = None
+    judgements = []
+    for second, nearer in zip(moved_far, moved_less, strict=True):
+        answer = answer or call(problem)  # not made where there is no pair
         first = read_output(problem, answer)
         if first is None:
             return answer, judge_failure(answer)
-        found = compare_answers(problem, second, first, call)
-        if relation.exact and found.right and found.differs > STEPS:
-            before = compare_answers(problem, less, first, call)
-            found = replace(found, ratio=np.inf) if found.differs > GROWS * before.differs else found
-        apart.append(found)
-    return (answer, max(apart, key=attrgetter("ratio"))) if answer else None
+
+        judgement = compare_answers(problem, second, first, call)
+        if relation.exact and judgement.right and judgement.differs > STEPS:
+            before = compare_answers(problem, nearer, first, call)
+            if judgement.differs > GROWS * before.differs:
+                judgement = replace(judgement, ratio=np.inf)
+        judgements.append(judgement)
+
+    if answer is None:
+        return None
+    return answer, max(judgements, key=attrgetter("ratio"))
 
 
 @np.errstate(all="ignore")
 def compare_answers(
     problem: Problem, second: Second, first: Array, call: Callable[[Problem], Answer]
 ) -> Judgement:
+    """Judge the second answer by the first: how far apart they are, beside what rounding allows."""
     answer = call(second.problem)
-    found = read_output(second.problem, answer)
-    if found is None:
+    output = read_output(second.problem, answer)
+    if output is None:
         why = judge_failure(answer).words or "no array of its shape"
         words = f"of two calls of the same sizes it answers one: {why}"
         return Judgement(np.inf, words=words, differs=np.inf)
-    wanted = first if second.right is None else np.full(first.shape, second.right)
-    own = second.read(found)
-    same = (own == wanted) | (np.isnan(own) & np.isnan(wanted)) | ~second.rows[..., None]
-    off = np.where(same, 0.0, np.abs(own - wanted))
+
+    expected = first if second.right is None else np.full(first.shape, second.right)
+    found = second.read(output)
+    is_same = (found == expected) | (np.isnan(found) & np.isnan(expected)) | ~second.rows[..., None]
+    off = np.where(is_same, 0.0, np.abs(found - expected))
     off[np.isnan(off)] = np.inf
     ratios = off / rounding_of(problem, second)
-    at = tuple(map(int, np.unravel_index(int(ratios.argmax()), ratios.shape)))
-    steps = off / (TYPES[problem.case.dtype].unit * np.abs(wanted).max(axis=-1, keepdims=True))
+
+    unit_of_row = TYPES[problem.case.dtype].unit * np.abs(expected).max(axis=-1, keepdims=True)
+    steps = off / unit_of_row
+
+    cell = tuple(map(int, np.unravel_index(int(ratios.argmax()), ratios.shape)))
     meant = "was" if second.right is None else "should be"
-    words = f"the output is {own[at]:.9g} at {list(at)} and {meant} {wanted[at]:.9g}"
-    differs = float(np.nan_to_num(steps, posinf=np.inf).max())
-    return Judgement(float(ratios[at]), FORWARD, words, differs=differs)
+    return Judgement(
+        float(ratios[cell]),
+        FORWARD,
+        f"the output is {found[cell]:.9g} at {list(cell)} and {meant} {expected[cell]:.9g}",
+        differs=float(np.nan_to_num(steps, posinf=np.inf).max()),
+    )
 
 
 def rounding_of(problem: Problem, second: Second) -> Array:
@@ -129,18 +149,25 @@ def rounding_of(problem: Problem, second: Second) -> Array:
     A score is a dot product of at most |q| |k|, a weight is off by its part of that, and keys are summed.
     """
     case = problem.case
-    keys = (second.problem if second.wider else problem).arrays["K"]
-    length = np.linalg.norm(keys, axis=-1).max(axis=-1).repeat(case.heads // case.kv_heads, axis=1)
-    scale = case.d_k**-0.5 if problem.meant.scale is None else abs(problem.meant.scale)
-    scores = np.linalg.norm(problem.arrays["Q"], axis=-1) * length[..., None] * scale * second.scored
-    largest = np.abs(problem.arrays["V"]).max() if second.right is None else second.right
-    return np.asarray(UNITS * TYPES[case.dtype].unit * largest * (case.keys**0.5 + scores))[..., None]
+    scores: Array | float = 0.0
+    if second.scored:
+        keys = (second.problem if second.wider else problem).arrays["K"]
+        longest_key = np.linalg.norm(keys, axis=-1).max(axis=-1)
+        longest_key = longest_key.repeat(case.heads // case.kv_heads, axis=1)
+        scale = case.d_k**-0.5 if problem.meant.scale is None else abs(problem.meant.scale)
+        scores = np.linalg.norm(problem.arrays["Q"], axis=-1) * longest_key[..., None] * scale
+
+    largest_value = np.abs(problem.arrays["V"]).max() if second.right is None else second.right
+    roundings = UNITS * TYPES[case.dtype].unit * largest_value
+    allowed = np.asarray(roundings * (case.keys**0.5 + scores))
+    return np.broadcast_to(allowed, problem.scores[:3])[..., None]
 
 
 # --- what a row has nothing to do with ---
 
 
 def places(size: int) -> list[int]:
+    """The first, the middle and the last of so many."""
     return sorted({0, size // 2, size - 1})
 
 
@@ -156,8 +183,10 @@ def move(problem: Problem, far: float, scores: float, **where: Array) -> Problem
 
 def seen_by(problem: Problem, row: int) -> Array:
     """The keys that a query sees, (batch, head, key)."""
-    position, keys = problem.starts + row, np.arange(problem.case.keys)
+    position = problem.starts + row
+    keys = np.arange(problem.case.keys)
     seen = np.ones((*problem.scores[:2], 1, problem.case.keys), dtype=bool)
+
     for rule in problem.meant.rules:
         if isinstance(rule, VisibilityRule):
             seen &= rule.allows(position, keys)
@@ -169,12 +198,16 @@ def seen_by(problem: Problem, row: int) -> Array:
 
 
 def move_hidden_keys(problem: Problem, far: float, scores: float) -> Iterator[Second]:
+    """The keys that a query sees in none of the heads that share them are moved."""
     case = problem.case
     for row in places(case.queries):
         seen = seen_by(problem, row)
-        shared = np.asarray(seen.reshape(case.batch, case.kv_heads, -1, case.keys).any(axis=2))
-        unseen = ~shared[..., None]
-        rows = np.asarray(seen.any(axis=-1))[..., None] & (np.arange(case.queries) == row)
+        by_kv_head = seen.reshape(case.batch, case.kv_heads, -1, case.keys)
+        unseen = ~np.asarray(by_kv_head.any(axis=2))[..., None]
+
+        # A row that sees nothing has no answer that could be held.
+        sees_a_key = np.asarray(seen.any(axis=-1))[..., None]
+        rows = sees_a_key & (np.arange(case.queries) == row)
         if unseen.any() and rows.any():
             yield Second(move(problem, far, scores, K=unseen, V=unseen), rows)
 
@@ -184,7 +217,9 @@ def move_others(axis: int, names: str) -> Callable[[Problem, float, float], Iter
 
     def seconds(problem: Problem, far: float, scores: float) -> Iterator[Second]:
         size = problem.arrays[names[-1]].shape[axis]
-        for kept in places(size) if size > 1 else ():
+        if size == 1:
+            return
+        for kept in places(size):
             others = np.expand_dims(np.arange(size) != kept, tuple({0, 1, 2, 3} - {axis}))
             queries = others.repeat(problem.scores[axis] // size, axis)  # heads that share a kv head
             moved = {name: queries if name == "Q" else others for name in names}
@@ -223,32 +258,38 @@ def shift_keys(problem: Problem, _far: float, _scores: float) -> Iterator[Second
 
 
 def permute_keys(problem: Problem, _far: float, _scores: float) -> Iterator[Second]:
+    if problem.case.keys == 1:
+        return
     order = np.random.RandomState(problem.case.seed).permutation(problem.case.keys)
-    if problem.case.keys > 1:
-        yield Second(rearranged(problem, -2, K=order, V=order, of_scores=(-1, order)), EVERY)
+    yield Second(rearranged(problem, -2, K=order, V=order, of_scores=(-1, order)), EVERY)
 
 
 def permute_heads(problem: Problem, _far: float, _scores: float) -> Iterator[Second]:
     case = problem.case
-    shared = np.roll(np.arange(case.kv_heads), 1)
+    if case.kv_heads == 1:
+        return
+    kv_order = np.roll(np.arange(case.kv_heads), 1)
     order = np.roll(np.arange(case.heads), case.heads // case.kv_heads)
-    if case.kv_heads > 1:
-        second = rearranged(problem, 1, Q=order, K=shared, V=shared, of_scores=(1, order))
-        yield Second(second, EVERY, lambda output: output[:, np.argsort(order)])
+    second = rearranged(problem, 1, Q=order, K=kv_order, V=kv_order, of_scores=(1, order))
+    yield Second(second, EVERY, lambda output: output[:, np.argsort(order)])
 
 
 def rearranged(problem: Problem, axis: int, *, of_scores: tuple[int, Array], **orders: Array) -> Problem:
     """The problem with arrays in another order along an axis, and so what is passed for each score."""
-    along, order = of_scores
+    score_axis, order = of_scores
     arrays = dict(problem.arrays)
-    arrays |= {name: arrays[name].take(order, axis) for name, order in orders.items()}
-    arrays |= {name: arrays[name].take(order, along) for name in (MASK, BIAS) if name in arrays}
-    of_each = {
-        name: value.take(order, along) if value.shape[along] == order.size else value
-        for name, value in problem.passed.items()
-        if name in {"mask", "float_mask", "bias"}
-    }
-    return replace(problem, arrays=arrays, passed=problem.passed | of_each)
+    for name, order_of_array in orders.items():
+        arrays[name] = arrays[name].take(order_of_array, axis)
+    for name in (MASK, BIAS):
+        if name in arrays:
+            arrays[name] = arrays[name].take(order, score_axis)
+
+    passed = dict(problem.passed)
+    for name in passed.keys() & {"mask", "float_mask", "bias"}:
+        # What is broadcast along the axis is the same in any order.
+        if passed[name].shape[score_axis] == order.size:
+            passed[name] = passed[name].take(order, score_axis)
+    return replace(problem, arrays=arrays, passed=passed)
 
 
 def ask_at_once(problem: Problem, _far: float, _scores: float) -> Iterator[Second]:
@@ -279,27 +320,75 @@ HIDDEN_MOVED, PREFILL = "hidden keys moved", "prefill in two calls"
 RELATIONS = {
     relation.name: relation
     for relation in (
-        Relation(HIDDEN_MOVED, "hidden-keys-leak", "a query is given something of keys that it cannot see",
-                 move_hidden_keys, exact=True, plain=False),
-        Relation("other members moved", "members-leak",
-                 "a member of the batch is given something of others",
-                 move_others(0, "QKV"), exact=True, plain=False),
-        Relation("other heads moved", "heads-leak", "a head is given something of others",
-                 move_others(1, "QKV"), exact=True, plain=False),
-        Relation("other queries moved", "queries-leak", "a query is given something of other queries",
-                 move_others(2, "Q"), exact=True, plain=False),
-        Relation("values scaled", "values-not-linear", "it is not linear in V: −4 V gives another multiple",
-                 scale_values, plain=False),
-        Relation("values of one", "weights-sum",
-                 "where V is 1 the output is not: it is no mean of the values", take_ones),
-        Relation("keys permuted", "order-of-keys", "the order of keys and values changes the output",
-                 permute_keys),
-        Relation("keys shifted", "shift-of-scores",
-                 "a constant more in each row of scores changes the output", shift_keys),
-        Relation("heads permuted", "order-of-heads", "heads in another order give other outputs",
-                 permute_heads),
-        Relation(PREFILL, "prefill-parts",
-                 "the second part of a prompt gives another output by itself than in one call with it all",
-                 ask_at_once, plain=False),
+        Relation(
+            HIDDEN_MOVED,
+            "hidden-keys-leak",
+            "a query is given something of keys that it cannot see",
+            move_hidden_keys,
+            exact=True,
+            plain=False,
+        ),
+        Relation(
+            "other members moved",
+            "members-leak",
+            "a member of the batch is given something of others",
+            move_others(0, "QKV"),
+            exact=True,
+            plain=False,
+        ),
+        Relation(
+            "other heads moved",
+            "heads-leak",
+            "a head is given something of others",
+            move_others(1, "QKV"),
+            exact=True,
+            plain=False,
+        ),
+        Relation(
+            "other queries moved",
+            "queries-leak",
+            "a query is given something of other queries",
+            move_others(2, "Q"),
+            exact=True,
+            plain=False,
+        ),
+        Relation(
+            "values scaled",
+            "values-not-linear",
+            "it is not linear in V: −4 V gives another multiple",
+            scale_values,
+            plain=False,
+        ),
+        Relation(
+            "values of one",
+            "weights-sum",
+            "where V is 1 the output is not: it is no mean of the values",
+            take_ones,
+        ),
+        Relation(
+            "keys permuted",
+            "order-of-keys",
+            "the order of keys and values changes the output",
+            permute_keys,
+        ),
+        Relation(
+            "keys shifted",
+            "shift-of-scores",
+            "a constant more in each row of scores changes the output",
+            shift_keys,
+        ),
+        Relation(
+            "heads permuted",
+            "order-of-heads",
+            "heads in another order give other outputs",
+            permute_heads,
+        ),
+        Relation(
+            PREFILL,
+            "prefill-parts",
+            "the second part of a prompt gives another output by itself than in one call with it all",
+            ask_at_once,
+            plain=False,
+        ),
     )
-}  # fmt: skip
+}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import field, replace
 from functools import reduce
 from math import isfinite, isinf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnctl.base import Displayed
 from attnctl.base.dataclass import dataclass
@@ -23,7 +23,11 @@ from attnctl.verbs.conform.relations import RELATIONS
 if TYPE_CHECKING:
     from attnctl.verbs.conform.suite import CaseResult
 
-PASSED, FAILED, SKIPPED, IGNORED, XFAIL = "passed", "failed", "skipped", "ignored", "xfail"
+PASSED = "passed"
+FAILED = "failed"
+SKIPPED = "skipped"
+IGNORED = "ignored"
+XFAIL = "xfail"
 DIFFERS = "differs"
 """The status of what is other from call to call, and may be."""
 
@@ -80,17 +84,21 @@ class Failure:
 
     @property
     def explanation(self) -> str:
-        parts, others = [self.sentence], self.details[1:]
         if not self.sentence:
             return ""
+
+        others = self.details[1:]
         if others or self.alone:
             parts = [f"in this case {self.sentence}"]
         elif self.spared:
             parts = [f"in every failing case {self.sentence}"]
+        else:
+            parts = [self.sentence]
+
         if others:
+            named = [f"({other})" if ", " in other else other for other in others[:MOST_SAID]]
             more = f" and {len(others) - MOST_SAID} more" if len(others) > MOST_SAID else ""
-            said = (f"({other})" if ", " in other else other for other in others[:MOST_SAID])
-            parts.append(f"in others: {', '.join(said)}{more}")
+            parts.append(f"in others: {', '.join(named)}{more}")
         if self.explained < self.failing:
             parts.append(f"this explains {self.explained} of {self.failing} failing cases")
         if self.spared:
@@ -132,8 +140,11 @@ class FeatureResult:
             return SKIPPED
         if self.failure is None:
             return DIFFERS if self.differs else PASSED
-        ignored = self.failure.mistake == IGNORED_OPTION and not self.failure.spared
-        return XFAIL if self.known else IGNORED if ignored else FAILED
+        if self.known:
+            return XFAIL
+        # An option that is right somewhere is not ignored there, so that it fails in the usual way.
+        is_ignored = self.failure.mistake == IGNORED_OPTION and not self.failure.spared
+        return IGNORED if is_ignored else FAILED
 
     @property
     def failed(self) -> int:
@@ -145,22 +156,34 @@ class FeatureResult:
         if not self.cases:
             refused = "refused: " if self.refused else ""
             return f"{refused}{self.skipped}" if self.skipped else "it has no cases"
-        left = self.of - self.cases
-        what = "refused" if self.refused == left else "not run"
-        hidden = [name for name in self.ratios if name not in self.shown and not self.wrong]
-        are = "is" if left == 1 else "are"
-        parts = [f"{left} of its cases {are} {what}: {self.skipped}"] if left else []
-        return "; ".join([*parts, *([f"rounding hides {all_of(hidden)}"] if hidden else [])])
 
-    def add(self, found: CaseResult) -> None:
+        parts = []
+        not_run = self.of - self.cases
+        if not_run:
+            are = "is" if not_run == 1 else "are"
+            what = "refused" if self.refused == not_run else "not run"
+            parts.append(f"{not_run} of its cases {are} {what}: {self.skipped}")
+
+        # Of a wrong answer it does not matter what rounding hides.
+        if not self.wrong:
+            hidden = [name for name in self.ratios if name not in self.shown]
+            if hidden:
+                parts.append(f"rounding hides {all_of(hidden)}")
+        return "; ".join(parts)
+
+    def add(self, result: CaseResult) -> None:
+        judgement = result.judgement
         self.cases += 1
-        self.ran.append(found.case)
-        self.ratio = max(found.judgement.ratio, self.ratio or 0.0)
-        self.shown |= {*found.judgement.shows}
-        for name, ratio in found.judgement.ratios.items():
+        self.ran.append(result.case)
+        self.ratio = max(judgement.ratio, self.ratio or 0.0)
+        self.shown |= {*judgement.shows}
+        for name, ratio in judgement.ratios.items():
             self.ratios[name] = max(ratio, self.ratios.get(name, 0.0))
-        self.wrong += [] if found.judgement.right else [found]
-        self.right += [found.case] if found.judgement.right else []
+
+        if judgement.right:
+            self.right.append(result.case)
+        else:
+            self.wrong.append(result)
 
     def refuse(self, why: str) -> None:
         self.refused += 1
@@ -168,8 +191,10 @@ class FeatureResult:
 
     def to_dict(self) -> dict[str, Any]:
         failure = self.failure
-        ratios = {name: finite_or_text(ratio) for name, ratio in self.ratios.items()}
-        return {
+        explanation = self.reason
+        if failure:
+            explanation = failure.explanation or failure.words
+        plain: dict[str, Any] = {
             "feature": self.feature,
             "dtype": self.dtype,
             "status": self.status,
@@ -178,14 +203,23 @@ class FeatureResult:
             "failed": self.failed,
             "ratio": finite_or_text(self.ratio),
             "mistake": failure.mistake if failure else None,
-            "explanation": (failure.explanation or failure.words) if failure else self.reason or None,
+            "explanation": explanation if failure else explanation or None,
             "replay": failure.replay or None if failure else None,
-            **({"case": str(failure.case)} if failure else {}),
-            **({"not_run": self.reason} if failure and self.reason else {}),
-            **({"known": self.known} if self.known else {}),
-            **({} if set(ratios) <= {*FORWARD} else {"ratios": ratios}),
-            **({"calls": self.calls, "missed": chance_missed(self.calls)} if self.calls > self.of else {}),
         }
+
+        # Fields that not every result has.
+        if failure:
+            plain["case"] = str(failure.case)
+        if failure and self.reason:
+            plain["not_run"] = self.reason
+        if self.known:
+            plain["known"] = self.known
+        if not set(self.ratios) <= {*FORWARD}:
+            plain["ratios"] = {name: finite_or_text(ratio) for name, ratio in self.ratios.items()}
+        if self.calls > self.of:
+            plain["calls"] = self.calls
+            plain["missed"] = chance_missed(self.calls)
+        return plain
 
 
 @dataclass(frozen=True)
@@ -205,12 +239,17 @@ class Conformance:
     @property
     def counts(self) -> tuple[int, int]:
         """Cases that were run, and those that the suite has for this target; each call counts once."""
-        own = [feature for feature in self.features if feature.feature != INPUTS_KEPT] or self.features
-        return sum(feature.cases for feature in own), sum(feature.of for feature in own)
+        # Inputs kept counts the calls of all others again.
+        counted = [feature for feature in self.features if feature.feature != INPUTS_KEPT] or self.features
+        return sum(feature.cases for feature in counted), sum(feature.of for feature in counted)
+
+    @property
+    def ran(self) -> list[Case]:
+        return [case for feature in self.features for case in feature.ran]
 
     @property
     def covered(self) -> dict[str, list[Any]]:
-        ran = [case for feature in self.features for case in feature.ran]
+        ran = self.ran
         shapes = {tuple(getattr(case, size) for size in SIZES) for case in ran}
         return {
             "dtypes": list(dict.fromkeys(case.dtype for case in ran)),
@@ -222,19 +261,29 @@ class Conformance:
     @property
     def bounds(self) -> str:
         """How far the cases went that were run: what is wrong beyond that nobody has seen."""
-        ran = [case for feature in self.features for case in feature.ran]
+        ran = self.ran
         if not ran:
             return ""
         parts = [f"longest {plural(max(case.keys for case in ran), 'key')}"]
-        sinks = [case.option_values["sinks"] for case in ran if "sinks" in case.option_values]
-        if drawn := [(SINKS_FAR if value == FAR else SINKS)[1] for value in sinks if value != CAPTURED]:
-            parts.append(f"largest sink {max(drawn):g}")
-        return ", ".join([*parts, *["no dropout"] * self.has_dropout])
+
+        largest_sinks = []
+        for case in ran:
+            sinks = case.option_values.get("sinks", CAPTURED)
+            if sinks != CAPTURED:  # which has numbers of its own
+                largest_sinks.append((SINKS_FAR if sinks == FAR else SINKS)[1])
+        if largest_sinks:
+            parts.append(f"largest sink {max(largest_sinks):g}")
+
+        if self.has_dropout:
+            parts.append("no dropout")
+        return ", ".join(parts)
 
     @property
     def agrees(self) -> bool | None:
         """Everything that was run is right; None where nothing was."""
-        return None if all(feature.status == SKIPPED for feature in self.features) else not self.wrong
+        if all(feature.status == SKIPPED for feature in self.features):
+            return None
+        return not self.wrong
 
     def to_dict(self) -> dict[str, Any]:
         cases, of = self.counts
@@ -267,130 +316,198 @@ SIGNS = {
 """Each as a sign, as ASCII, and its style."""
 
 
-def list_lines(found: Conformance, screen: Screen) -> Iterator[Element]:
-    failures = (feature.failure for feature in found.features if feature.failure)
+def list_lines(conformance: Conformance, screen: Screen) -> Iterator[Element]:
+    """The report on a screen: the table, the verdict, what was not run, and each mistake with a case."""
+    failures = [feature.failure for feature in conformance.features if feature.failure]
     unasked = [failure for failure in failures if failure.mistake == UNASKED]
-    for failure in unasked[:1]:
-        yield from screen.sentence(f"{failure.sentence[0].upper()}{failure.sentence[1:]}.", "bad")
-    if found.agrees is not None:
-        yield from make_table(found, screen).lines()
-    yield from screen.sentence(summarise(found))
-    for reason, names in list_skipped(found).items():
+    # What is there in every call comes first: everything below is judged with it.
+    if unasked:
+        sentence = unasked[0].sentence
+        yield from screen.sentence(f"{sentence[0].upper()}{sentence[1:]}.", "bad")
+
+    if conformance.agrees is not None:
+        yield from make_table(conformance, screen).lines()
+    yield from screen.sentence(summarise(conformance))
+
+    for reason, names in list_skipped(conformance).items():
         yield from screen.sentence(f"Skipped: {', '.join(names)}: {reason}.", "aside")
-    in_part = [feature for feature in found.features if feature.status != SKIPPED and feature.reason]
-    for reason in dict.fromkeys(feature.reason for feature in in_part):
-        names = [feature.feature for feature in in_part if feature.reason == reason]
-        yield from screen.sentence(f"In part: {', '.join(dict.fromkeys(names))}: {reason}.", "aside")
-    for name, value in found.conventions.items():
+    for reason, names in list_partly_run(conformance).items():
+        yield from screen.sentence(f"In part: {', '.join(names)}: {reason}.", "aside")
+    for name, value in conformance.conventions.items():
         yield from screen.sentence(f"Convention: {name}: {value}.")
-    for note in found.notes:
+    for note in conformance.notes:
         yield from screen.sentence(note)
-    for title, said, case, replay in causes(found):
+
+    for spoilt in causes(conformance):
         yield []
-        yield from screen.sentence(title, "name")
-        yield from screen.sentence(said)
-        yield from screen.sentence(case, "aside")
-        if replay:
-            yield [(screen.printable(replay), "")]
+        yield from screen.sentence(spoilt.title, "name")
+        yield from screen.sentence(spoilt.sentence)
+        yield from screen.sentence(spoilt.case, "aside")
+        if spoilt.replay:
+            yield [(screen.printable(spoilt.replay), "")]
 
 
-def make_table(found: Conformance, screen: Screen) -> Listing:
-    dtypes = list(dict.fromkeys(feature.dtype for feature in found.features))
+def make_table(conformance: Conformance, screen: Screen) -> Listing:
+    """A row for each feature that was run, a column for each type."""
+    dtypes = list(dict.fromkeys(result.dtype for result in conformance.features))
+    by_feature: dict[str, dict[str, FeatureResult]] = {}
+    for result in conformance.features:
+        by_feature.setdefault(result.feature, {})[result.dtype] = result
+
     rows: list[list[Span]] = []
-    for name in dict.fromkeys(feature.feature for feature in found.features):
-        mine = {feature.dtype: feature for feature in found.features if feature.feature == name}
-        if all(feature.status == SKIPPED for feature in mine.values()):
+    for name, by_dtype in by_feature.items():
+        if all(result.status == SKIPPED for result in by_dtype.values()):
             continue
-        cases = str(max(feature.cases for feature in mine.values()))
-        cells = [make_cell(mine.get(dtype), screen) for dtype in dtypes]
+        cases = str(max(result.cases for result in by_dtype.values()))
+        cells = [make_cell(by_dtype.get(dtype), screen) for dtype in dtypes]
         rows.append([(screen.printable(name), ""), (cases, "aside"), *cells])
     return Listing(screen, [("feature", "cases", *dtypes)], rows, left={0})
 
 
 def make_cell(result: FeatureResult | None, screen: Screen) -> Span:
+    """A sign, and how far off the numbers are or what became of the calls."""
     if result is None:
         return "", ""
-    sign, ascii_sign, style = SIGNS[result.status]
-    mark = ascii_sign if screen.ascii_only else sign
-    plain = result.status in {SKIPPED, IGNORED, DIFFERS}
-    words = result.status if plain else format_ratio(result.ratio)
-    if result.failure and result.failure.mistake in {"crash", "exit", "hang", "exception"}:
-        words = "raises" if result.failure.mistake == "exception" else result.failure.mistake
+
+    has_no_ratio = result.status in {SKIPPED, IGNORED, DIFFERS}
+    words = result.status if has_no_ratio else format_ratio(result.ratio)
+    mistake = result.failure.mistake if result.failure else None
+    if mistake == "exception":
+        words = "raises"
+    elif mistake in {"crash", "exit", "hang"}:
+        words = mistake
     if result.feature in RELATIONS and result.ratio == 0:
         words = "exact"
     if result.status == XFAIL:
         words = f"known {words}"
+
+    sign, ascii_sign, style = SIGNS[result.status]
+    mark = ascii_sign if screen.ascii_only else sign
     return f"{mark} {words}".rstrip(), style
 
 
 def format_ratio(ratio: float | None) -> str:
-    if ratio is None or isinf(ratio):
-        return "" if ratio is None else "∞"
+    if ratio is None:
+        return ""
+    if isinf(ratio):
+        return "∞"
     return f"{ratio:.2f}" if ratio < 100 else f"{ratio:.0e}"
 
 
-def summarise(found: Conformance) -> str:
-    if found.agrees is None:
+def summarise(conformance: Conformance) -> str:
+    """The verdict in a sentence."""
+    if conformance.agrees is None:
         return "Nothing was run: cannot tell."
-    done, there = found.counts
-    cases = ", ".join(filter(None, [f"{done:,} of {plural(there, 'case')}", found.bounds]))
-    if names := dict.fromkeys(feature.feature for feature in found.wrong):
-        return f"It does not conform: {', '.join(names)}. ({cases}; a ratio above 1 is wrong.)"
-    known = dict.fromkeys(feature.feature for feature in found.features if feature.status == XFAIL)
-    verdict = f"It conforms but for what is known to fail, {', '.join(known)}" if known else "It conforms"
+
+    done, total = conformance.counts
+    cases = f"{done:,} of {plural(total, 'case')}"
+    if conformance.bounds:
+        cases += f", {conformance.bounds}"
+
+    wrong = dict.fromkeys(result.feature for result in conformance.wrong)
+    if wrong:
+        return f"It does not conform: {', '.join(wrong)}. ({cases}; a ratio above 1 is wrong.)"
+
+    verdict = "It conforms"
+    known = dict.fromkeys(result.feature for result in conformance.features if result.status == XFAIL)
+    if known:
+        verdict += f" but for what is known to fail, {', '.join(known)}"
     return f"{verdict}: {cases}. Each number is the largest error divided by the rounding error allowed."
 
 
-def list_skipped(found: Conformance) -> dict[str, list[str]]:
-    out: dict[str, list[str]] = {}
-    for name in dict.fromkeys(feature.feature for feature in found.features):
-        mine = [feature for feature in found.features if feature.feature == name]
-        gone = [feature for feature in mine if feature.status == SKIPPED]
-        for reason in dict.fromkeys(feature.reason for feature in gone):
-            types = [feature.dtype for feature in gone if feature.reason == reason]
-            where = "" if len(types) == len(mine) else f" ({', '.join(types)})"
-            out.setdefault(reason, []).append(f"{name}{where}")
-    return out
+def list_skipped(conformance: Conformance) -> dict[str, list[str]]:
+    """By reason: the features that were not run, with their types where others were."""
+    by_feature: dict[str, list[FeatureResult]] = {}
+    for result in conformance.features:
+        by_feature.setdefault(result.feature, []).append(result)
+
+    names_by_reason: dict[str, list[str]] = {}
+    for name, results in by_feature.items():
+        dtypes_by_reason: dict[str, list[str]] = {}
+        for result in results:
+            if result.status == SKIPPED:
+                dtypes_by_reason.setdefault(result.reason, []).append(result.dtype)
+
+        for reason, dtypes in dtypes_by_reason.items():
+            in_types = "" if len(dtypes) == len(results) else f" ({', '.join(dtypes)})"
+            names_by_reason.setdefault(reason, []).append(f"{name}{in_types}")
+    return names_by_reason
 
 
-def causes(found: Conformance) -> Iterator[tuple[str, str, str, str]]:
-    """What each mistake spoils: features and types, its sentence, a case, how to replay it."""
+def list_partly_run(conformance: Conformance) -> dict[str, list[str]]:
+    """By reason: the features of which some cases were not run."""
+    names_by_reason: dict[str, dict[str, None]] = {}
+    for result in conformance.features:
+        if result.status != SKIPPED and result.reason:
+            names_by_reason.setdefault(result.reason, {})[result.feature] = None
+    return {reason: list(names) for reason, names in names_by_reason.items()}
+
+
+class SpoiltFeatures(NamedTuple):
+    """A mistake, the features that it spoils, and a case that shows it."""
+
+    title: str
+    sentence: str
+    case: str
+    replay: str
+
+
+def causes(conformance: Conformance) -> Iterator[SpoiltFeatures]:
+    """What each mistake spoils."""
     spoilt: dict[tuple[str, str], list[FeatureResult]] = {}
-    for feature in found.features:
-        if failure := feature.failure:
-            alone = failure.sentence * (not failure.details[0]) if failure.mistake else feature.feature
-            spoilt.setdefault((failure.mistake or "", alone), []).append(feature)
+    for result in conformance.features:
+        failure = result.failure
+        if not failure:
+            continue
+        # Unexplained features stand alone. One mistake is listed once, but for sentences that have
+        # no detail of their own, which may say other things of other features.
+        apart = ""
+        if not failure.mistake:
+            apart = result.feature
+        elif not failure.details[0]:
+            apart = failure.sentence
+        spoilt.setdefault((failure.mistake or "", apart), []).append(result)
+
     for results in spoilt.values():
-        failure, *others = (result.failure for result in results if result.failure)
+        first, *others = (result.failure for result in results if result.failure)
+        explanation = reduce(Failure.widen, others, first).explanation
+        sentence = explanation or "no known mistake gives these numbers"
         names = ", ".join(dict.fromkeys(result.feature for result in results))
-        types = list(dict.fromkeys(result.dtype for result in results))
+        dtypes = ", ".join(dict.fromkeys(result.dtype for result in results))
         reasons = dict.fromkeys(result.known for result in results if result.known)
         known = "".join(f" (known: {why})" for why in reasons)
-        name = failure.mistake or results[0].status
-        said = reduce(Failure.widen, others, failure).explanation or "no known mistake gives these numbers"
-        words = "" if failure.words == failure.explanation else f": {failure.words}"
-        title = f"{name}: {names}, in {', '.join(types)}{known}"
-        yield title, f"{said[0].upper()}{said[1:]}.", f"{failure.case}{words}", failure.replay
+        words = "" if first.words == first.explanation else f": {first.words}"
+
+        yield SpoiltFeatures(
+            title=f"{first.mistake or results[0].status}: {names}, in {dtypes}{known}",
+            sentence=f"{sentence[0].upper()}{sentence[1:]}.",
+            case=f"{first.case}{words}",
+            replay=first.replay,
+        )
 
 
-def write_junit(found: Conformance) -> str:
+def write_junit(conformance: Conformance) -> str:
     """Return JUnit XML, a case for each feature and type; a known failure is skipped with its reason."""
     from xml.etree import ElementTree as ET
 
-    suite = ET.Element("testsuite", name=f"attnctl conform {found.target}", errors="0")
+    target = conformance.target
+    suite = ET.Element("testsuite", name=f"attnctl conform {target}", errors="0")
     suite.attrib |= {
-        "tests": str(len(found.features)),
-        "failures": str(len(found.wrong)),
-        "skipped": str(sum(feature.status in {SKIPPED, XFAIL} for feature in found.features)),
+        "tests": str(len(conformance.features)),
+        "failures": str(len(conformance.wrong)),
+        "skipped": str(sum(result.status in {SKIPPED, XFAIL} for result in conformance.features)),
     }
-    for run in found.features:
-        case = ET.SubElement(suite, "testcase", classname=f"{found.target}.{run.dtype}", name=run.feature)
-        if run.status in {SKIPPED, XFAIL}:
-            ET.SubElement(case, "skipped", message=replace_illegal(run.known or run.reason))
-        elif failure := run.failure:
-            said = replace_illegal(failure.explanation or failure.words)
-            node = ET.SubElement(case, "failure", type=failure.mistake or run.status, message=said)
+
+    for result in conformance.features:
+        case = ET.SubElement(suite, "testcase", classname=f"{target}.{result.dtype}", name=result.feature)
+        failure = result.failure
+        if result.status in {SKIPPED, XFAIL}:
+            ET.SubElement(case, "skipped", message=replace_illegal(result.known or result.reason))
+        elif failure:
+            message = replace_illegal(failure.explanation or failure.words)
+            node = ET.SubElement(case, "failure", type=failure.mistake or result.status, message=message)
             node.text = replace_illegal(f"{failure.words}\nin {failure.case}\n{failure.replay}".strip())
+
     root = ET.Element("testsuites")
     root.append(suite)
     ET.indent(root)
@@ -398,4 +515,5 @@ def write_junit(found: Conformance) -> str:
 
 
 def replace_illegal(text: str) -> str:
+    """XML 1.0 has no control characters but these two, not even escaped."""
     return "".join(letter if letter in "\n\t" or letter.isprintable() else "?" for letter in text)

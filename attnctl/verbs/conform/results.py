@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,18 +35,28 @@ UNASKED_WORDS = (
 def judge_conventions(suite: Suite, dtype: str, found: Mapping[str, str]) -> list[FeatureResult]:
     """Judge the conventions that are declared by those found, and a mask that nobody asked for."""
     request = suite.request
-    judged = found if not request.only or CONVENTIONS in request.only else {}
-    declared = {name: value for name, value in request.profile.conventions.items() if name in judged}
-    other = [name for name in declared if found[name] != declared[name]]
-    wrong = [f"{name} is declared {declared[name]} and found {found[name]}" for name in other]
-    unasked = suite.profile.always != request.profile.always
-    if not (declared or unasked):
+    is_asked = not request.only or CONVENTIONS in request.only
+    declared = {}
+    if is_asked:
+        declared = {name: value for name, value in request.profile.conventions.items() if name in found}
+    is_unasked = suite.profile.always != request.profile.always
+    if not declared and not is_unasked:
         return []
-    words = "; ".join([*[UNASKED_WORDS] * unasked, *wrong])
-    mistake = UNASKED if unasked else "convention"
-    failure = Failure(mistake, words, replace(BASE, dtype=dtype), words) if words else None
-    cases = len(declared) + unasked
-    return [FeatureResult(CONVENTIONS, dtype, cases, cases, failure=failure)]
+
+    problems = []
+    if is_unasked:
+        problems.append(UNASKED_WORDS)
+    for name, value in declared.items():
+        if found[name] != value:
+            problems.append(f"{name} is declared {value} and found {found[name]}")
+
+    failure = None
+    if problems:
+        words = "; ".join(problems)
+        mistake = UNASKED if is_unasked else "convention"
+        failure = Failure(mistake, words, replace(BASE, dtype=dtype), words=words)
+    cases = len(declared) + is_unasked
+    return [FeatureResult(CONVENTIONS, dtype, cases, of=cases, failure=failure)]
 
 
 # --- a failing case, made small, written as a dump and read again ---
@@ -61,30 +71,44 @@ SMALLER: tuple[dict[str, Any], ...] = (
 
 def shrink(first: CaseResult, suite: Suite, explains: Callable[[CaseResult], bool]) -> CaseResult:
     """Find a smaller case that fails as this one does, by the same cause; not of what ends the target."""
+    if first.answer.error in ENDINGS:
+        return first
+
+    is_gradient = first.judgement.output in GRADIENTS
     best = first
-    fewer = (best.case.without(name) for name, _ in first.case.options)
-    smaller = (replace(best.case, **less) for less in SMALLER)
-    for case in chain(fewer, smaller) if first.answer.error not in ENDINGS else ():
+    # Each is made from the best so far: fewer options first, then smaller sizes.
+    fewer_options = (best.case.without(name) for name, _ in first.case.options)
+    smaller = (replace(best.case, **changes) for changes in SMALLER)
+    for case in chain(fewer_options, smaller):
         if case.keys <= case.past:
             continue
-        fit = suite.fit(case)
-        if fit == best.case or any(getattr(fit, size) > getattr(best.case, size) for size in SIZES):
+        fitted = suite.fit(case)
+        is_larger = any(getattr(fitted, size) > getattr(best.case, size) for size in SIZES)
+        if fitted == best.case or is_larger:
             continue
-        found = suite.run(fit)
-        of_gradients = [result.judgement.output in GRADIENTS for result in (found, first)]
-        alike = found.answer.error == first.answer.error and len({*of_gradients}) == 1
-        if alike and not found.judgement.right and explains(found):
-            best = found
+
+        result = suite.run(fitted)
+        same_kind = (result.judgement.output in GRADIENTS) == is_gradient
+        fails_alike = result.answer.error == first.answer.error and same_kind
+        if fails_alike and not result.judgement.right and explains(result):
+            best = result
     return best
 
 
-Saved = tuple[Case, str, dict[str, Any], Trace]
-"""A case, its feature, the fields of the profile by which the target was called, and its dump."""
+class Saved(NamedTuple):
+    """A case that was saved."""
+
+    case: Case
+    feature: str
+    called: dict[str, Any]
+    """The fields of the profile by which the target was called."""
+    dump: Trace
+
 
 FOLDER = "attnctl-conform"
 
 
-def save_case(suite: Suite, result: CaseResult, feature: str, said: Failure) -> Path:
+def save_case(suite: Suite, result: CaseResult, feature: str, failure: Failure) -> Path:
     """Write what a case was given, and its answer. Raises AttnError where the folder cannot be written."""
     from attnctl.store.files import open_output
     from attnctl.store.npz import write_npz
@@ -95,21 +119,11 @@ def save_case(suite: Suite, result: CaseResult, feature: str, said: Failure) -> 
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise AttnError(f"{folder}: {error.strerror}; give another folder with --save") from None
+
     problem = suite.problem(result.case)
-    profile = problem.profile
     trace, _ = plan_answer(problem, suite.outputs_in(result))
-    conventions = {"layout": profile.layout, "packed": profile.packed}
     header = {
-        "conform": {
-            "feature": feature,
-            "case": asdict(replace(problem.case, call=None)),
-            **({"call": problem.case.call.name} if problem.case.call else {}),
-            "conventions": conventions | {key: profile[name] for key, name in SAVED.items()},
-            "always": list_unusual(profile.always),
-            "defaults": profile.defaults,
-            "handed": profile.handed,
-            "said": {"mistake": said.mistake, "explanation": said.sentence},
-        },
+        "conform": describe_case(problem, feature, failure),
         "config": make_config(problem, result.case),
     }
     path = folder / f"{slug(suite.target.name)}-{slug(feature)}-{result.case.dtype}.npz"
@@ -118,15 +132,37 @@ def save_case(suite: Suite, result: CaseResult, feature: str, said: Failure) -> 
     return path
 
 
+def describe_case(problem: Problem, feature: str, failure: Failure) -> dict[str, Any]:
+    """All that `read_saved` needs to make the call again, and what was said of it."""
+    case = problem.case
+    profile = problem.profile
+    conventions = {"layout": profile.layout, "packed": profile.packed}
+    conventions |= {key: profile[name] for key, name in SAVED.items()}
+
+    saved: dict[str, Any] = {"feature": feature, "case": asdict(replace(case, call=None))}
+    if case.call:
+        saved["call"] = case.call.name
+    return saved | {
+        "conventions": conventions,
+        "always": list_unusual(profile.always),
+        "defaults": profile.defaults,
+        "handed": profile.handed,
+        "said": {"mistake": failure.mistake, "explanation": failure.sentence},
+    }
+
+
 def make_config(problem: Problem, case: Case) -> dict[str, Any]:
+    """The attention of a case as a config, so that `attnctl check` reads the dump as well."""
+    # The lengths of keys stand under a key of their own.
     rules = [rule.plain() for rule in problem.meant.rules if rule.name != "padding"]
-    config = list_unusual(problem.meant) | {"heads": case.heads, "kv_heads": case.kv_heads, "rules": rules}
+    config = list_unusual(problem.meant)
+    config |= {"heads": case.heads, "kv_heads": case.kv_heads, "rules": rules}
     if "key_lengths" in problem.passed:
         config["key_lengths"] = problem.passed["key_lengths"].tolist()
     if "pages" in problem.passed:
         config["page_table"] = problem.passed["pages"].tolist()
-    offset = problem.offset if isinstance(problem.offset, int) else list(problem.offset)
-    return config | {"causal_offset": offset}
+    config["causal_offset"] = problem.offset if isinstance(problem.offset, int) else list(problem.offset)
+    return config
 
 
 def read_saved(path: str) -> Saved:
@@ -138,27 +174,31 @@ def read_saved(path: str) -> Saved:
     header = dump.header.get("conform")
     if not isinstance(header, dict) or not isinstance(header.get("conventions"), dict):
         raise AttnError(f"{path}: no case of attnctl conform; give a file that it saved")
-    said = header["conventions"]
-    if unknown := [key for key in said if key not in {"layout", "packed", *SAVED}]:
+
+    conventions = header["conventions"]
+    unknown = [key for key in conventions if key not in {"layout", "packed", *SAVED}]
+    if unknown:
         raise AttnError(f"{path}: conform.conventions: {unknown[0]} is none of {', '.join(SAVED)}")
-    always = validate(header.get("always", {}), lambda at: f"{path}: conform.always{json_path(at)[1:]}")
-    defaults, handed = header.get("defaults") or {}, header.get("handed") or {}
+    always = validate(header.get("always", {}), lambda keys: f"{path}: conform.always{json_path(keys)[1:]}")
+    defaults = header.get("defaults") or {}
     if not isinstance(defaults, dict) or not defaults.keys() <= OPTIONS.keys():
         raise AttnError(f"{path}: conform.defaults: expected options with their values")
+    handed = header.get("handed") or {}
     if not isinstance(handed, dict) or not {*handed, *map(str, handed.values())} <= TYPES.keys():
         raise AttnError(f"{path}: conform.handed: expected types, like bfloat16: float32")
+
+    case = Case.of(header.get("case"))
+    if case.fill in {CAPTURED, ACTIVATIONS}:  # its numbers are in the dump
+        case = replace(case, fill=CAPTURED, call=make_case(dump, str(header.get("call"))).call)
     called = {
-        "layout": said.get("layout", ""),
-        "packed": said.get("packed", ""),
-        "conventions": {SAVED[key]: said[key] for key in SAVED if key in said},
+        "layout": conventions.get("layout", ""),
+        "packed": conventions.get("packed", ""),
+        "conventions": {SAVED[key]: conventions[key] for key in SAVED if key in conventions},
         "defaults": {name: to_tuples(value) for name, value in defaults.items()},
         "always": always,
         "handed": handed,
     }
-    case = Case.of(header.get("case"))
-    if case.fill in {CAPTURED, ACTIVATIONS}:  # its numbers are in the dump
-        case = replace(case, fill=CAPTURED, call=make_case(dump, str(header.get("call"))).call)
-    return case, str(header.get("feature", "")), called, dump
+    return Saved(case, str(header.get("feature", "")), called, dump)
 
 
 def recall_cause(dump: Trace, suite: Suite, wrong: Sequence[CaseResult]) -> Failure | None:
@@ -166,12 +206,15 @@ def recall_cause(dump: Trace, suite: Suite, wrong: Sequence[CaseResult]) -> Fail
     said = dump.header["conform"].get("said")
     if not wrong or not isinstance(said, dict):
         return None
-    wanted, now = suite.expect(wrong[0].case).outputs, suite.outputs_in(wrong[0])
-    if set(now) != set(wanted) or not set(now) <= set(dump):
+
+    expected = suite.expect(wrong[0].case).outputs
+    outputs = suite.outputs_in(wrong[0])
+    if set(outputs) != set(expected) or not set(outputs) <= set(dump):
         return None
-    before = {name: np.asarray(dump[name], dtype=np.float64) for name in now}
-    if not all(compare_output(replace(wanted[name], value=before[name]), now[name]).right for name in now):
-        return None
+    for name, array in outputs.items():
+        before = np.asarray(dump[name], dtype=np.float64)
+        if not compare_output(replace(expected[name], value=before), array).right:
+            return None
     return Failure(said.get("mistake"), str(said.get("explanation", "")))
 
 

@@ -7,6 +7,7 @@ from dataclasses import field, replace
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
@@ -77,29 +78,48 @@ MAY_LACK = {LENGTHS: "unequal numbers of queries and keys", OTHER_D_V: "values o
 BOUNDED = {features.MANY_KEYS, features.BLOCK_BOUNDARIES}
 """Features whose calls are left out where the target is too slow for them, as others went."""
 
-QUICK_CALL, LONGEST_CALL = 4.0, 10.0
+QUICK_CALL = 4.0
+LONGEST_CALL = 10.0
 """The seconds that a call of these may take."""
 
-QUICK_SECONDS, SECONDS = 2.0, 20.0
+QUICK_SECONDS = 2.0
+SECONDS = 20.0
 """The time that making one call again and again may take."""
 
 
 def replay(suite: Suite, saved: Saved) -> Conformance:
     """Run a saved case again. Raises AttnError where the target does not take its options."""
-    case, feature, _, dump = saved
+    case = saved.case
     lacking = [option for option, _ in case.options if option not in suite.signature.keywords]
     if lacking:
         raise AttnError(f"{suite.target.name}: nothing in its signature asks for {', '.join(lacking)}")
+
     run = Run(suite)
+    # Judging a declared output needs its axes, which only plain attention tells.
     if suite.declared.returns:
         run.find_extras(replace(BASE, dtype=case.dtype))
-    again = run.run_feature(feature, (case,), case.dtype)
-    run.runs, run.recalled = [again], recall_cause(dump, suite, again.wrong)
+
+    result = run.run_feature(saved.feature, (case,), case.dtype)
+    run.runs = [result]
+    run.recalled = recall_cause(saved.dump, suite, result.wrong)
     return run.conclude(run.runs)
+
+
+class Abilities(NamedTuple):
+    """The sizes that a target takes beside those of plain attention."""
+
+    lengths: bool
+    """Other numbers of queries than of keys."""
+    groups: bool
+    """Fewer kv heads than heads."""
+    widths: bool
+    """Values of another width than keys."""
 
 
 @dataclass
 class Run:
+    """A target held to all features in all types, and what is learnt of its failures on the way."""
+
     suite: Suite
     refused: dict[str, str] = field(default_factory=dict)
     """The types that the target does not take, each with why."""
@@ -136,19 +156,36 @@ class Run:
             return self.conclude(
                 FeatureResult(ATTENTION, dtype, of=1, skipped=why) for dtype, why in self.refused.items()
             )
-        if {*taken} <= self.ended.keys() or (self.ended and self.suite.is_let_be):
+
+        every_type_ended = {*taken} <= self.ended.keys()
+        if every_type_ended or (self.ended and self.suite.is_let_be):
             return self.conclude(self.ended.values())
+
+        # Conventions come first: by them the target is called from then on, also for its extra outputs.
         taken = [dtype for dtype in taken if dtype not in self.ended]
-        found = {dtype: find_conventions(self.suite, dtype) for dtype in taken}
-        said = self.find_extras(replace(BASE, dtype=taken[0]))
-        self.run_features(self.list_features(taken[0], found[taken[0]]), progress)
-        declared = self.suite.declared.conventions.get(OUTPUT_TYPE)
-        judged: list[FeatureResult] = []
+        conventions = {dtype: find_conventions(self.suite, dtype) for dtype in taken}
+        extras = self.find_extras(replace(BASE, dtype=taken[0]))
+        to_run = self.list_features(taken[0], conventions[taken[0]])
+        self.run_features(to_run, progress)
+
+        judged = []
         for dtype in taken:
-            found[dtype] |= describe_output_type(self.suite.output_types[dtype], dtype, declared)
-            found[dtype] |= {HIDDEN_GRADIENTS: "NaN"} if dtype in self.suite.nan_gradients else {}
-            judged += judge_conventions(self.suite, dtype, found[dtype])
-        return self.conclude([*self.runs, *judged], fitted | join_types(found), (*said, *self.list_notes()))
+            conventions[dtype] |= self.describe_outputs(dtype)
+            judged += judge_conventions(self.suite, dtype, conventions[dtype])
+
+        return self.conclude(
+            [*self.runs, *judged],
+            conventions=fitted | join_types(conventions),
+            notes=(*extras, *self.list_notes()),
+        )
+
+    def describe_outputs(self, dtype: str) -> dict[str, str]:
+        """Describe what only the run of all features shows: the outputs' types, and gradients of NaN."""
+        declared = self.suite.declared.conventions.get(OUTPUT_TYPE)
+        conventions = describe_output_type(self.suite.output_types[dtype], dtype, declared)
+        if dtype in self.suite.nan_gradients:
+            conventions[HIDDEN_GRADIENTS] = "NaN"
+        return conventions
 
     def conclude(
         self,
@@ -156,39 +193,54 @@ class Run:
         conventions: Mapping[str, str] = MappingProxyType({}),
         notes: tuple[str, ...] = (),
     ) -> Conformance:
-        found = tuple(results)
-        for result in found:
+        """Explain every failure, and join all results to a conformance."""
+        features_run = tuple(results)
+
+        # In the order of features: a cause found for one is tried first on those that come later.
+        for result in features_run:
             if result.feature == features.INPUTS_KEPT and not result.skipped:
                 self.count_all_calls(result)
             if result.wrong:
                 self.diagnosed[result.feature, result.dtype] = self.explain(result)
         self.unite_causes()
-        for result in found:
+
+        for result in features_run:
             self.add_cause(result)
-            why, types = self.request.xfail.get(result.feature, ("", ()))
-            if result.dtype in types and result.status in {FAILED, IGNORED}:
+            why, dtypes = self.request.xfail.get(result.feature, ("", ()))
+            if result.dtype in dtypes and result.status in {FAILED, IGNORED}:
                 result.known = why
-        has_dropout = bool(self.suite.signature.random)
-        return Conformance(self.suite.target.name, found, dict(conventions), notes, has_dropout)
+
+        return Conformance(
+            self.suite.target.name,
+            features_run,
+            dict(conventions),
+            notes=notes,
+            has_dropout=bool(self.suite.signature.random),
+        )
 
     # --- what is found out first ---
 
     def refuse_types(self) -> None:
+        """Call plain attention in every type; sort out those it does not take, and those that end it."""
         plain = {dtype: self.suite.run(replace(BASE, dtype=dtype)) for dtype in self.request.dtypes}
         self.suite.works = any(result.judgement.right for result in plain.values())
+
         if all(result.answer.is_exception for result in plain.values()):
             first = next(iter(plain.values()))
             self.refused = dict.fromkeys(plain, self.say_always_raised(first.answer))
             return
+
         for dtype, result in plain.items():
-            if self.suite.is_refusal(result.answer) or result.answer.error == NOT_CALLED:
+            answer = result.answer
+            if self.suite.is_refusal(answer) or answer.error == NOT_CALLED:
                 self.refused[dtype] = result.judgement.words
-            elif result.answer.error in ENDINGS or result.answer.kind in SENT:
+            elif answer.error in ENDINGS or answer.kind in SENT:
                 self.ended[dtype] = FeatureResult(ATTENTION, dtype, of=1)
                 self.ended[dtype].add(result)
-            elif dtype == "float64" and result.answer.dtype in {*TYPES} - {dtype}:
-                self.refused[dtype] = f"it answers in {result.answer.dtype}"
+            elif dtype == "float64" and answer.dtype in {*TYPES} - {dtype}:
+                self.refused[dtype] = f"it answers in {answer.dtype}"
             elif dtype == "float64" and "float32" in plain and plain["float32"].judgement.right:
+                # float32 is right, so an error in float64 may be the rounding of float32 alone.
                 self.refused |= {dtype: SINGLE} if self.is_single(result) else {}
 
     def say_always_raised(self, answer: Answer) -> str:
@@ -209,63 +261,118 @@ class Run:
         return diagnose(self.suite, [result]).failure.mistake == LOW_PRECISION
 
     def find_extras(self, plain: Case) -> tuple[str, ...]:
-        suite = self.suite
-        wanted, answer = suite.expect(plain), suite.answer(plain)
-        if suite.declared.returns:
-            suite.extras = find_declared(wanted, answer, suite.declared.returns)
+        """Find the outputs behind the first; return what is said of those that nobody declared."""
+        expected = self.suite.expect(plain)
+        answer = self.suite.answer(plain)
+        returns = self.suite.declared.returns
+        if returns:
+            self.suite.extras = find_declared(expected, answer, returns)
             return ()
-        return tuple(describe_extras(wanted, answer))
+        return tuple(describe_extras(expected, answer))
 
     def list_features(self, dtype: str, conventions: Mapping[str, str]) -> dict[str, tuple[Case, ...]]:
-        request, suite = self.request, self.suite
-        claimed = [name for name in suite.signature.claimed if name not in suite.declared.without]
-        base = replace(BASE, dtype=dtype)
-        lacking = suite.profile_in(dtype).lacking
-        self.unequal = self.refuse_unequal(dtype)
-        lengths = LENGTHS not in {*lacking, *suite.declared.without} and not self.unequal
-        groups = suite.takes(replace(base, heads=4, kv_heads=2))
-        widths = suite.takes(replace(base, d_v=16))
-        skips = dict.fromkeys((name for name in OPTIONS if name not in claimed), suite.target.unclaimed)
-        skips |= dict.fromkeys(suite.declared.without, "its claims say that it does not have it")
-        # Masks of numbers are said to be added by its claims, or as libraries name them.
-        added = "float_mask" in suite.declared.features
-        added = added or suite.signature.keywords.get("float_mask") == "attn_mask"
-        if conventions.get(FLOAT_MASK) == "read as truth values" and not added:
-            skips["float_mask"] = "a mask of numbers is read as truth values: it takes boolean masks"
-            claimed.remove("float_mask")
-        decode = self.list_decode(claimed, dtype, lengths=lengths, groups=groups)
-        if not decode:
-            skips[features.DECODE] = NO_DECODE
+        """List the features to run, each with its cases; note which of them are skipped, and why."""
+        abilities = self.find_abilities(dtype)
+        claimed = self.list_claimed(conventions)
+        decode = self.list_decode(claimed, dtype, abilities)
         pairs = features.pairs_cases(claimed)
-        few = {} if pairs else {features.PAIRS: "it has fewer than two options"}
-        backward = dict.fromkeys(RELATIONS, OF_OUTPUTS) if suite.signature.handed else {}
-        self.skips = {**few, **skips, **lacking, **backward, **suite.target.cannot}
-        how = {"lengths": lengths, "quick": request.quick}
-        found = {
-            **features.list_own_features(suite.profile.head_sizes, quick=request.quick),
-            **{name: features.option_cases(name, claimed, **how) for name in OPTIONS},
-            features.DECODE: decode,
-            features.MANY_KEYS: uses.many_keys_cases(claimed, **how),
-            features.BLOCK_BOUNDARIES: uses.block_cases(claimed, self.block_sizes, lengths=lengths),
-            features.PAIRS: pairs,
-            features.RANDOM: features.random_cases(claimed, groups=groups, widths=widths, **how),
-            **dict.fromkeys(self.repeated, (features.SMALL, replace(BASE, queries=33, keys=33, seed=1))),
-            **features.relation_cases(claimed, request.shape),
-            features.INPUTS_KEPT: (BASE,),
-        }
-        if calls := request.calls:
-            taken = [fit_call(call, claimed, suite.profile_in(dtype)) for call in calls]
-            self.not_taken = [why for why in taken if isinstance(why, str)]
-            found[features.CAPTURED_CALLS] = tuple(case for case in taken if isinstance(case, Case))
-            found[features.DRAWN_ALIKE] = features.activation_cases(
-                calls, causal="causal" in claimed, groups=groups
-            )
-        return {name: cases for name, cases in found.items() if not request.only or name in request.only}
+
+        self.skips = {}
+        # Where several reasons hold for a feature, the last one is said.
+        if not pairs:
+            self.skips[features.PAIRS] = "it has fewer than two options"
+        self.skips |= self.list_unclaimed(claimed)
+        if not decode:
+            self.skips[features.DECODE] = NO_DECODE
+        self.skips |= self.suite.profile_in(dtype).lacking
+        if self.suite.signature.handed:
+            self.skips |= dict.fromkeys(RELATIONS, OF_OUTPUTS)
+        self.skips |= self.suite.target.cannot
+
+        quick = self.request.quick
+        lengths = abilities.lengths
+        repeated = (features.SMALL, replace(BASE, queries=33, keys=33, seed=1))
+
+        to_run = features.list_own_features(self.suite.profile.head_sizes, quick=quick)
+        for name in OPTIONS:
+            to_run[name] = features.option_cases(name, claimed, lengths=lengths, quick=quick)
+        to_run[features.DECODE] = decode
+        to_run[features.MANY_KEYS] = uses.many_keys_cases(claimed, lengths=lengths, quick=quick)
+        to_run[features.BLOCK_BOUNDARIES] = uses.block_cases(claimed, self.block_sizes, lengths=lengths)
+        to_run[features.PAIRS] = pairs
+        to_run[features.RANDOM] = features.random_cases(
+            claimed, lengths=lengths, groups=abilities.groups, widths=abilities.widths, quick=quick
+        )
+        to_run |= dict.fromkeys(self.repeated, repeated)
+        to_run |= features.relation_cases(claimed, self.request.shape)
+        # Every call before it is held to keeping its inputs, too; see `count_all_calls`.
+        to_run[features.INPUTS_KEPT] = (BASE,)
+        if self.request.calls:
+            to_run |= self.list_captured(claimed, dtype, groups=abilities.groups)
+
+        only = self.request.only
+        return {name: cases for name, cases in to_run.items() if not only or name in only}
+
+    def find_abilities(self, dtype: str) -> Abilities:
+        """Ask in a few calls which sizes the target takes beside the plainest."""
+        base = replace(BASE, dtype=dtype)
+        self.unequal = self.refuse_unequal(dtype)
+        lacks_lengths = LENGTHS in {*self.suite.profile_in(dtype).lacking, *self.suite.declared.without}
+        return Abilities(
+            lengths=not lacks_lengths and not self.unequal,
+            groups=self.suite.takes(replace(base, heads=4, kv_heads=2)),
+            widths=self.suite.takes(replace(base, d_v=16)),
+        )
+
+    def list_claimed(self, conventions: Mapping[str, str]) -> list[str]:
+        """List the options that are tried: those it takes, but a mask of numbers read as truth values."""
+        suite = self.suite
+        claimed = [name for name in suite.signature.claimed if name not in suite.declared.without]
+
+        # Masks of numbers are added where its claims say so, or where they are called as in libraries.
+        is_added = (
+            "float_mask" in suite.declared.features
+            or suite.signature.keywords.get("float_mask") == "attn_mask"
+        )
+        if conventions.get(FLOAT_MASK) == "read as truth values" and not is_added:
+            claimed.remove("float_mask")
+        return claimed
+
+    def list_unclaimed(self, claimed: Sequence[str]) -> dict[str, str]:
+        """List the options that are not tried, each with why."""
+        suite = self.suite
+        skips = {}
+        for name in OPTIONS:
+            if name in suite.declared.without or name in claimed:
+                continue
+            skips[name] = suite.target.unclaimed
+            if name in suite.signature.claimed:
+                skips[name] = "a mask of numbers is read as truth values: it takes boolean masks"
+        return skips | dict.fromkeys(suite.declared.without, "its claims say that it does not have it")
+
+    def list_captured(
+        self, claimed: Sequence[str], dtype: str, *, groups: bool
+    ) -> dict[str, tuple[Case, ...]]:
+        """List the cases of captured calls, as far as the target takes them, and of numbers drawn alike."""
+        calls = self.request.calls
+        profile = self.suite.profile_in(dtype)
+        cases: list[Case] = []
+        self.not_taken = []
+        for call in calls:
+            fitted = fit_call(call, claimed, profile)
+            if isinstance(fitted, Case):
+                cases.append(fitted)
+            else:
+                self.not_taken.append(fitted)
+
+        alike = features.activation_cases(calls, causal="causal" in claimed, groups=groups)
+        return {features.CAPTURED_CALLS: tuple(cases), features.DRAWN_ALIKE: alike}
 
     @property
     def longest_call(self) -> float:
         usual = QUICK_CALL if self.request.quick else LONGEST_CALL
-        return min(usual, (self.request.timeout or inf) / 4)  # others may go faster than these do
+        # A quarter of --timeout: the time is predicted from other calls, and may be off by some.
+        return min(usual, (self.request.timeout or inf) / 4)
 
     @property
     def block_sizes(self) -> Sequence[int]:
@@ -282,59 +389,85 @@ class Run:
         most = uses.MOST_QUICK_BLOCKS if self.request.quick else uses.MOST_BLOCKS
         return self.suite.target.blocks[:most]
 
-    def list_decode(
-        self, claimed: Sequence[str], dtype: str, *, lengths: bool, groups: bool
-    ) -> tuple[Case, ...]:
+    def list_decode(self, claimed: Sequence[str], dtype: str, abilities: Abilities) -> tuple[Case, ...]:
         """The cases of a few new queries, where there is a cache or the last query sees every key."""
-        cached = "cache" in claimed
+        is_cached = "cache" in claimed
         ends_last = "causal" in claimed and self.suite.profile_in(dtype)[CORNER] == "bottom-right"
-        if not (cached or (lengths and (ends_last or "pages" in claimed))):
+        sees_every_key = abilities.lengths and (ends_last or "pages" in claimed)
+        if not is_cached and not sees_every_key:
             return ()
-        return uses.decode_cases(claimed, cached=cached, groups=groups, quick=self.request.quick)
+
+        quick = self.request.quick
+        return uses.decode_cases(claimed, cached=is_cached, groups=abilities.groups, quick=quick)
 
     @property
     def repeated(self) -> tuple[str, ...]:
-        forward = () if self.suite.signature.handed else (REPEATABLE,)
-        return (*forward, REPEATABLE_GRADIENTS) if self.request.backward else forward
+        """The features that make one call again and again."""
+        repeated = []
+        if not self.suite.signature.handed:
+            repeated.append(REPEATABLE)
+        if self.request.backward:
+            repeated.append(REPEATABLE_GRADIENTS)
+        return tuple(repeated)
 
     def refuse_unequal(self, dtype: str) -> dict[bool, str]:
+        """Ask whether more queries than keys, or fewer, are refused, where its claims say neither."""
         if LENGTHS in {*self.suite.declared.features, *self.suite.declared.without}:
             return {}
-        cases = (replace(BASE, dtype=dtype, keys=5), replace(BASE, dtype=dtype, queries=5))
-        results = {case.queries > case.keys: self.suite.run(case) for case in cases}
-        refused = {more: result for more, result in results.items() if self.suite.is_refusal(result.answer)}
-        return {more: result.judgement.words for more, result in refused.items()}
+
+        refused = {}
+        for case in (replace(BASE, dtype=dtype, keys=5), replace(BASE, dtype=dtype, queries=5)):
+            result = self.suite.run(case)
+            if self.suite.is_refusal(result.answer):
+                refused[case.queries > case.keys] = result.judgement.words
+        return refused
 
     # --- features ---
 
     def run_features(self, to_run: Mapping[str, Sequence[Case]], progress: Progress) -> None:
-        work = [(*item, dtype) for dtype in self.request.dtypes for item in to_run.items()]
-        for name, cases, dtype in work:
-            self.runs.append(self.run_feature(name, cases, dtype))
-            progress(len(self.runs), len(work))
+        total = len(self.request.dtypes) * len(to_run)
+        for dtype in self.request.dtypes:
+            for name, cases in to_run.items():
+                self.runs.append(self.run_feature(name, cases, dtype))
+                progress(len(self.runs), total)
 
     def run_feature(self, name: str, cases: Sequence[Case], dtype: str) -> FeatureResult:
+        """Run the cases of a feature in a type, or say why they are not run."""
         if name in self.skips:
             return FeatureResult(name, dtype, skipped=self.skips[name])
+
         in_type = [replace(case, dtype=dtype) for case in cases]
         fitted = list(dict.fromkeys(map(self.suite.fit, in_type)))
         run = FeatureResult(name, dtype, of=len(fitted), skipped=self.refused.get(dtype, ""))
-        if ended := self.ended.get(dtype):
-            return ended if name == ATTENTION else replace(run, skipped=ended.wrong[0].judgement.words)
+
+        ended = self.ended.get(dtype)
+        if ended and name == ATTENTION:
+            return ended
+        if ended:
+            return replace(run, skipped=ended.wrong[0].judgement.words)
         if run.skipped:
             return run
-        for why in self.not_taken if name == features.CAPTURED_CALLS else ():
-            run.of += 1
-            run.refuse(why)
-        if name in {*self.repeated, features.INPUTS_KEPT}:
+
+        if name in self.repeated or name == features.INPUTS_KEPT:
             return self.run_repeatedly(name, in_type)
         if name in RELATIONS:
             return self.run_relation(RELATIONS[name], fitted)
-        for case in fitted:
+        return self.run_cases(run, fitted)
+
+    def run_cases(self, run: FeatureResult, cases: Sequence[Case]) -> FeatureResult:
+        """Run the cases one after the other, until the target is not to be called with more."""
+        if run.feature == features.CAPTURED_CALLS:
+            for why in self.not_taken:
+                run.of += 1
+                run.refuse(why)
+
+        for case in cases:
             if not self.run_case(run, case):
                 break
         if run.cases and not run.wrong and not run.shown:
-            return FeatureResult(name, dtype, of=run.of, skipped="rounding hides it in this type")
+            return FeatureResult(
+                run.feature, run.dtype, of=run.of, skipped="rounding hides it in this type"
+            )
         return run
 
     def run_relation(self, relation: Relation, cases: Sequence[Case]) -> FeatureResult:
@@ -343,56 +476,71 @@ class Run:
             problem = self.suite.problem(case, forward=True)
             held = hold_relation(relation, problem, self.suite.call)
             if held is None:
-                continue
+                continue  # the case has nothing that could be moved
+
             run.of += 1
-            found, judged = CaseResult(problem.case, *held), held[1]
-            if self.is_passed_over(run.feature, found) or self.suite.is_refusal(found.answer):
-                run.refuse(judged.words)
+            answer, judgement = held
+            result = CaseResult(problem.case, answer, judgement)
+            if self.is_passed_over(run.feature, result) or self.suite.is_refusal(answer):
+                run.refuse(judgement.words)
             else:
-                run.add(found)
-            if relation.exact and judged.right and judged.differs:
-                off = f"{judged.differs:.2g} units in the last place, which rounding may do"
+                run.add(result)
+
+            if relation.exact and judgement.right and judgement.differs:
+                off = f"{judgement.differs:.2g} units in the last place, which rounding may do"
                 run.differs = f"With {relation.name} a row changes by up to {off}, or a leak no larger."
-        run.right.clear()  # of its numbers nothing is known
-        run.skipped = run.skipped or ("" if run.of else "nothing that it takes has anything to move")
+
+        # Right cases may speak against a cause. That two calls agree says nothing of their numbers.
+        run.right.clear()
+        if not run.of and not run.skipped:
+            run.skipped = "nothing that it takes has anything to move"
         return run
 
     def run_case(self, run: FeatureResult, case: Case) -> bool:
         """Run one case of a feature; False where the target is not to be called with more of them."""
-        more = case.queries > case.keys - case.past
-        if case.queries != case.keys - case.past and more in self.unequal:
-            run.refuse(self.unequal[more])
+        new_keys = case.keys - case.past
+        has_more_queries = case.queries > new_keys
+        if case.queries != new_keys and has_more_queries in self.unequal:
+            run.refuse(self.unequal[has_more_queries])
             return True
+
         if run.feature in BOUNDED and self.suite.predict_time(case) > self.longest_call:
             run.skipped = run.skipped or f"a call would take longer than {self.longest_call:g} s"
             return True
-        if case.call and (why := find_unfit(self.suite.problem(case))):
-            run.refuse(f"{case.call.name}: {why}")
+
+        unfit = case.call and find_unfit(self.suite.problem(case))
+        if case.call and unfit:
+            run.refuse(f"{case.call.name}: {unfit}")
             return True
-        found = self.suite.run(case)
-        if self.is_passed_over(run.feature, found):
-            run.refuse(found.judgement.words)
+
+        result = self.suite.run(case)
+        if self.is_passed_over(run.feature, result):
+            run.refuse(result.judgement.words)
             return True
-        if run.refused and self.is_broadcast(run.feature, found):
+        if run.refused and self.is_broadcast(run.feature, result):
             run.refuse("one kv head is broadcast, and its gradients are not summed over the query heads")
             return True
-        run.add(found)
+
+        run.add(result)
+        error = result.answer.error
         ended = sum(result.answer.error in ENDINGS for result in run.wrong)
-        if found.answer.error == "hang" or ended == MOST_ENDED:
-            run.skipped = run.skipped or ENDINGS[found.answer.error]
+        if error == "hang" or ended == MOST_ENDED:
+            run.skipped = run.skipped or ENDINGS[error]
             return False
         return True
 
-    def is_passed_over(self, feature: str, found: CaseResult) -> bool:
+    def is_passed_over(self, feature: str, result: CaseResult) -> bool:
         """A case counts for nothing: the target refuses what it may, or is not called any more."""
-        if found.answer.error in {*ABSENT, NOT_CALLED}:
+        if result.answer.error in {*ABSENT, NOT_CALLED}:
             return True
-        case, claimed = found.case, {*self.suite.declared.features}
+
+        case = result.case
+        claimed = {*self.suite.declared.features}
         if MASK_SHAPE in self.suite.declared.conventions:
             claimed |= {*features.IN_SHAPE}
         is_unequal = case.queries != case.keys - case.past
         if is_unequal and LENGTHS not in claimed:
-            return self.suite.is_refusal(found.answer)
+            return self.suite.is_refusal(result.answer)
 
         # What nobody says that it has, and plain attention has not.
         asked = {feature, *case.option_values}
@@ -400,93 +548,134 @@ class Run:
             asked.add(LENGTHS)
         is_extra = self.suite.works and bool(case.options) and asked.isdisjoint(claimed)
         may_refuse = is_extra or feature in features.OPTIONAL - claimed
-        return may_refuse and self.suite.is_refusal(found.answer)
+        return may_refuse and self.suite.is_refusal(result.answer)
 
-    def is_broadcast(self, feature: str, found: CaseResult) -> bool:
+    def is_broadcast(self, feature: str, result: CaseResult) -> bool:
         """One kv head is broadcast, by a target that refuses several, and its gradients are not summed."""
-        if feature != GROUPED or GROUPED in self.suite.declared.features or found.case.kv_heads > 1:
+        if feature != GROUPED or GROUPED in self.suite.declared.features or result.case.kv_heads > 1:
             return False
-        wrong = {name for name, ratio in found.judgement.ratios.items() if ratio > 1}
-        return bool(wrong) and wrong <= {*GRADIENTS} - self.suite.outputs_in(found).keys()
+        wrong = {name for name, ratio in result.judgement.ratios.items() if ratio > 1}
+        # Gradients that are not there at all: those per query head have not the shape of K and V.
+        missing = {*GRADIENTS} - self.suite.outputs_in(result).keys()
+        return bool(wrong) and wrong <= missing
 
     def run_repeatedly(self, name: str, cases: Sequence[Case]) -> FeatureResult:
         """Make the same call many times, or once where inputs are to be kept."""
-        seconds = QUICK_SECONDS if self.request.quick else SECONDS
-        many = {"times": CALLS, "seconds": seconds} if name in self.repeated else {}
-        forward, dtype = name == REPEATABLE, cases[0].dtype
-        found = [self.suite.run(case, forward=forward, **many) for case in cases]
-        called = [result for result in found if result.answer.error != NOT_CALLED]
-        answered = [result for result in called if not self.suite.is_refusal(result.answer)]
+        dtype = cases[0].dtype
+        how_often: dict[str, float] = {}
+        if name in self.repeated:
+            how_often = {"times": CALLS, "seconds": QUICK_SECONDS if self.request.quick else SECONDS}
+
+        results = [self.suite.run(case, forward=name == REPEATABLE, **how_often) for case in cases]
+        answered = [
+            result
+            for result in results
+            if result.answer.error != NOT_CALLED and not self.suite.is_refusal(result.answer)
+        ]
         if not answered:
-            return FeatureResult(name, dtype, of=len(cases), skipped=found[0].judgement.words)
-        calls = sum(result.answer.calls for result in answered)
-        other = [result for result in answered if result.answer.error or not result.answer.same]
-        lenient = name == REPEATABLE_GRADIENTS and not self.suite.declared.deterministic
-        wrong = [result for result in other if not (lenient and self.is_right_again(result))]
-        run = FeatureResult(name, dtype, len(answered), len(cases), wrong=wrong, calls=calls)
-        if other and not wrong:
-            said = explain_repeats(other[0].answer).explanation
-            run.differs = f"Gradients: {said}; wrong only where --claims say deterministic: true."
+            return FeatureResult(name, dtype, of=len(cases), skipped=results[0].judgement.words)
+
+        unsteady = [result for result in answered if result.answer.error or not result.answer.same]
+        wrong = unsteady
+        # Kernels sum gradients by atomic additions, whose order is not the same in every call.
+        if name == REPEATABLE_GRADIENTS and not self.suite.declared.deterministic:
+            wrong = [result for result in unsteady if not self.is_right_again(result)]
+
+        run = FeatureResult(
+            name,
+            dtype,
+            cases=len(answered),
+            of=len(cases),
+            wrong=wrong,
+            calls=sum(result.answer.calls for result in answered),
+        )
+        if unsteady and not wrong:
+            sentence = explain_repeats(unsteady[0].answer).explanation
+            run.differs = f"Gradients: {sentence}; wrong only where --claims say deterministic: true."
         return run
 
-    def is_right_again(self, found: CaseResult) -> bool:
+    def is_right_again(self, result: CaseResult) -> bool:
         """The gradients are right that were farthest from those of the first call."""
-        if found.answer.error or found.answer.failed:
+        if result.answer.error or result.answer.failed:
             return False
-        again = replace(found.answer, gradients=found.answer.farthest)
-        return judge_answer(self.suite.expect(found.case), again).right
+        farthest = replace(result.answer, gradients=result.answer.farthest)
+        return judge_answer(self.suite.expect(result.case), farthest).right
 
     # --- results ---
 
     def unite_causes(self) -> None:
+        """Say one detail for all features of a cause, where it explains all; look again at right cases."""
         for cause in self.causes:
-            same = [key for key, found in self.diagnosed.items() if found.cause is cause]
-            united = unite([self.diagnosed[key] for key in same]) if same else []
-            self.diagnosed |= zip(same, united, strict=True)
+            keys = [key for key, diagnosed in self.diagnosed.items() if diagnosed.cause is cause]
+            if keys:
+                united = unite([self.diagnosed[key] for key in keys])
+                self.diagnosed |= zip(keys, united, strict=True)
+
+        # Only now all causes have the detail that they are said with, and every feature has run.
         for run in self.runs:
-            if (found := self.diagnosed.get((run.feature, run.dtype))) and found.cause in self.causes:
-                self.diagnosed[run.feature, run.dtype] = spare(found, self.list_beside(run))
+            diagnosed = self.diagnosed.get((run.feature, run.dtype))
+            if diagnosed and diagnosed.cause in self.causes:
+                self.diagnosed[run.feature, run.dtype] = spare(diagnosed, self.list_beside(run))
 
     def add_cause(self, run: FeatureResult) -> None:
+        """Add to a result that fails why it does, and how to run the case again that shows it."""
         if not run.wrong:
             return
-        found = self.diagnosed[run.feature, run.dtype]
-        cause, first = self.add_way_out(run, found.failure), found.shown or run.wrong[0]
-        run.failure = replace(cause, case=first.case, words=first.judgement.words or cause.sentence)
-        if saved := self.save_failure(run, found):
-            again = shell_line(["attnctl", "conform", *self.say_target("--replay", str(saved))])
-            run.failure = replace(run.failure, replay=again, saved=str(saved))
+        diagnosed = self.diagnosed[run.feature, run.dtype]
+        failure = self.add_way_out(run, diagnosed.failure)
+        shown = diagnosed.shown or run.wrong[0]
+        words = shown.judgement.words or failure.sentence
+        run.failure = replace(failure, case=shown.case, words=words)
+
+        saved = self.save_failure(run, diagnosed)
+        if saved:
+            command = shell_line(["attnctl", "conform", *self.say_target("--replay", str(saved))])
+            run.failure = replace(run.failure, replay=command, saved=str(saved))
 
     def say_target(self, *flags: str) -> tuple[str, ...]:
-        own, back = self.suite.target.words, ["--backward"] if self.request.backward else []
-        back += [self.suite.apart[0].name] if self.suite.apart else []
-        said = (*self.request.flags, *back, *flags)
-        return (*said, *own) if own[:1] == ("--",) else (*own, *said)
+        """The words of the command line that call this target again, with `flags` more."""
+        options = [*self.request.flags]
+        if self.request.backward:
+            options.append("--backward")
+        if self.suite.apart:
+            options.append(self.suite.apart[0].name)
+        options += flags
 
-    def add_way_out(self, run: FeatureResult, cause: Failure) -> Failure:
+        # What follows -- is the target's own, so that options stand before it.
+        target = self.suite.target.words
+        return (*options, *target) if target[:1] == ("--",) else (*target, *options)
+
+    def add_way_out(self, run: FeatureResult, failure: Failure) -> Failure:
         """Say how to declare that a kernel is not meant for what fails, where plain attention is right."""
         name = run.feature
-        claimed = name in self.suite.declared.features
-        if name not in MAY_LACK or claimed or self.recalled or (ATTENTION, run.dtype) in self.diagnosed:
-            return cause
+        if name not in MAY_LACK or name in self.suite.declared.features:
+            return failure
+        if self.recalled or (ATTENTION, run.dtype) in self.diagnosed:
+            return failure
         way_out = f"if it is not meant for {MAY_LACK[name]}, say without: [{name}] in --claims"
-        return replace(cause, sentence=f"{cause.sentence}; {way_out}".removeprefix("; "))
+        return replace(failure, sentence=f"{failure.sentence}; {way_out}".removeprefix("; "))
 
     def count_all_calls(self, run: FeatureResult) -> None:
         """Count every call in the type: each is held to keeping its inputs."""
         calls = sum(result.cases for result in self.runs if result.dtype == run.dtype and result is not run)
-        run.cases, run.of = run.cases + calls, run.of + calls
-        run.wrong = [self.suite.changed[run.dtype]] if run.dtype in self.suite.changed else []
+        run.cases += calls
+        run.of += calls
+
+        run.wrong = []
+        if run.dtype in self.suite.changed:
+            run.wrong.append(self.suite.changed[run.dtype])
 
     def explain(self, run: FeatureResult) -> Diagnosed:
-        found = self.explain_without_search(run)
-        return self.search_cause(run) if found is None else found
+        known = self.explain_without_search(run)
+        return self.search_cause(run) if known is None else known
 
     def explain_without_search(self, run: FeatureResult) -> Diagnosed | None:
         """What is known of wrong cases by their feature, or by plain attention; None for nothing."""
-        name, wrong = run.feature, run.wrong
+        name = run.feature
+        wrong = run.wrong
         if self.recalled:
             return Diagnosed(self.recalled)
+
         if name in {REPEATABLE, REPEATABLE_GRADIENTS}:
             first, *others = (explain_repeats(result.answer) for result in wrong)
             alone = any(other.sentence != first.sentence for other in others)
@@ -494,26 +683,39 @@ class Run:
         if name == features.INPUTS_KEPT:
             words = f"it changes its inputs: {', '.join(wrong[0].answer.changed)} is not what it was before"
             return Diagnosed(Failure("inputs-changed", words))
+
         plain = self.diagnosed.get((ATTENTION, run.dtype))
         if plain is not None and plain.failure.mistake == NOT_SOFTMAX:
             # Whatever else is asked for is asked of something else.
             return Diagnosed(replace(plain.failure, explained=1, failing=1))
+
         if name in RELATIONS:
-            law, failed = RELATIONS[name], all(result.answer.error for result in wrong)
-            return NOTHING if failed else Diagnosed(Failure(law.mistake, law.sentence))
+            relation = RELATIONS[name]
+            never_answered = all(result.answer.error for result in wrong)
+            return NOTHING if never_answered else Diagnosed(Failure(relation.mistake, relation.sentence))
         return Diagnosed(self.search(wrong)) if self.search else None
 
     def search_cause(self, run: FeatureResult) -> Diagnosed:
-        name, wrong = run.feature, run.wrong
+        """Look for what explains wrong cases: causes found before, an ignored option, then all others."""
+        name = run.feature
+        wrong = run.wrong
         right = list(self.list_beside(run))
         best = choose(self.causes, wrong, right)
-        is_own = name in OPTIONS and name not in {"cache", "out"}
-        if is_own and (ignored := choose([ignored_cause(self.suite, name)], wrong, right)).explains_all:
-            best = ignored
+
+        # Without its cache a case has other keys, and a buffer for the output changes no numbers.
+        if name in OPTIONS and name not in {"cache", "out"}:
+            ignored = choose([ignored_cause(self.suite, name)], wrong, right)
+            if ignored.explains_all:
+                best = ignored
+
+        # Where plain attention fails, and nobody knows why, nothing is found by its options either.
         plain = self.diagnosed.get((ATTENTION, run.dtype))
-        if (plain is None or plain.cause is not None) and name not in self.unexplained:
+        may_be_found = plain is None or plain.cause is not None
+        if may_be_found and name not in self.unexplained:
             best = diagnose(self.suite, wrong, right, best)
-        best = NOTHING if best.fits_by_chance else best
+
+        if best.fits_by_chance:
+            best = NOTHING
         if best.cause is None:
             self.unexplained.add(name)
         elif best.cause not in self.causes:
@@ -522,78 +724,121 @@ class Run:
 
     def list_beside(self, run: FeatureResult) -> Iterator[Case]:
         """The right cases of all features; what is said of an option is said of those that have it."""
-        others = (other for other in self.runs if other is not run and other.dtype == run.dtype)
-        for case in (case for result in (run, *others) for case in result.right):
-            if self.suite.problem(case).has_many_scores:
-                continue
-            if run.feature not in {*OPTIONS} - {*case.option_values}:
-                yield case
+        others = [other for other in self.runs if other is not run and other.dtype == run.dtype]
+        for result in (run, *others):
+            for case in result.right:
+                if self.suite.problem(case).has_many_scores:
+                    continue  # only its last rows are judged
+                is_other_option = run.feature in OPTIONS and run.feature not in case.option_values
+                if not is_other_option:
+                    yield case
 
-    def save_failure(self, run: FeatureResult, found: Diagnosed) -> Path | None:
-        name, result = run.feature, found.shown or run.wrong[0]
+    def save_failure(self, run: FeatureResult, diagnosed: Diagnosed) -> Path | None:
+        """Save a case that fails, made small where the cause allows it."""
+        name = run.feature
+        result = diagnosed.shown or run.wrong[0]
         if self.request.save is None:
             return None
+
+        # What shows between several calls shows in no smaller case alone.
         if name not in {REPEATABLE, REPEATABLE_GRADIENTS, features.INPUTS_KEPT, *RELATIONS}:
-            again = shrink(result, self.suite, found.explains)
-            if (said := found.say(again)) is not None:
-                return save_case(self.suite, again, name, said)
-        return save_case(self.suite, result, name, Failure(found.failure.mistake, found.failure.sentence))
+            smaller = shrink(result, self.suite, diagnosed.explains)
+            failure = diagnosed.say(smaller)
+            if failure is not None:
+                return save_case(self.suite, smaller, name, failure)
+
+        failure = Failure(diagnosed.failure.mistake, diagnosed.failure.sentence)
+        return save_case(self.suite, result, name, failure)
 
     def list_notes(self) -> tuple[str, ...]:
+        """The sentences below the table."""
+        notes = []
         config = list_unusual(self.suite.declared.always)
-        on = [*positions(config.get("positions")), *kind_words(config)]
-        out = [f"Always on: {', '.join(on)}."] if on else []
-        out += describe_calls(self.runs)
+        always_on = [*positions(config.get("positions")), *kind_words(config)]
+        if always_on:
+            notes.append(f"Always on: {', '.join(always_on)}.")
+
+        notes += describe_calls(self.runs)
         ran = {run.feature for run in self.runs if run.cases}
         if self.read_blocks and features.BLOCK_BOUNDARIES in ran:
-            out.append(say_sizes(self.read_blocks))
-        signature = self.suite.signature
-        if untried := signature.untried:
-            named = f"--map {untried[0]}=OURS says what it is"
-            out.append(f"Not tried: {', '.join(untried)}: left at the default in every call ({named}).")
-        if random := signature.random:
-            out.append(f"Not tried: {', '.join(random)}: what is left out at random is not known.")
-        if off := {name: value for name, value in signature.off.items() if name not in signature.used}:
-            out.append(f"In every call: {', '.join(f'{name}={value}' for name, value in off.items())}.")
+            notes.append(say_sizes(self.read_blocks))
+        notes += self.describe_signature()
+
         if self.suite.adds_truths:
-            out.append(
+            notes.append(
                 "Its mask is numbers that are added: a boolean one would be added as 1 and 0, and hide "
                 "nothing. To hold it to boolean masks, say conventions: {mask: boolean} in --claims."
             )
-        if lost := self.suite.target.lost:
-            again = f"{plural(lost, 'call')} {'was' if lost == 1 else 'were'} made again"
-            out.append(f"Its process was ended by something else (SIGKILL or the like): {again}.")
-        if calls := [run.calls for run in self.runs if run.feature in self.repeated and run.calls]:
-            least, few = min(calls), f" ({CALLS} would make that {MISSED:g}, but take too long)"
-            missed = f"would be missed with a chance of {chance_missed(least):.2g}"
-            out.append(
-                f"Repeated: {least} calls with the same inputs in each type: "
-                f"a fault in {RATE * 100:g} % of calls {missed}{few if least < CALLS else ''}."
-            )
-        out += dict.fromkeys(run.differs for run in self.runs if run.differs)
+        lost = self.suite.target.lost
+        if lost:
+            made_again = f"{plural(lost, 'call')} {'was' if lost == 1 else 'were'} made again"
+            notes.append(f"Its process was ended by something else (SIGKILL or the like): {made_again}.")
+
+        notes += self.describe_repeats()
+        notes += dict.fromkeys(run.differs for run in self.runs if run.differs)
         if self.request.backward:
-            out += describe_gradients(self.runs, self.suite)
-        return tuple(out)
+            notes += describe_gradients(self.runs, self.suite)
+        return tuple(notes)
+
+    def describe_signature(self) -> Iterator[str]:
+        """Say which of its parameters are never passed, or always the same."""
+        signature = self.suite.signature
+        if signature.untried:
+            named = f"--map {signature.untried[0]}=OURS says what it is"
+            names = ", ".join(signature.untried)
+            yield f"Not tried: {names}: left at the default in every call ({named})."
+        if signature.random:
+            yield f"Not tried: {', '.join(signature.random)}: what is left out at random is not known."
+
+        off = [f"{name}={value}" for name, value in signature.off.items() if name not in signature.used]
+        if off:
+            yield f"In every call: {', '.join(off)}."
+
+    def describe_repeats(self) -> Iterator[str]:
+        """Say how many calls were made again, and what a rare fault had as a chance to be missed."""
+        calls = [run.calls for run in self.runs if run.feature in self.repeated and run.calls]
+        if not calls:
+            return
+        least = min(calls)
+        too_few = ""
+        if least < CALLS:
+            too_few = f" ({CALLS} would make that {MISSED:g}, but take too long)"
+        missed = f"would be missed with a chance of {chance_missed(least):.2g}"
+        yield (
+            f"Repeated: {least} calls with the same inputs in each type: "
+            f"a fault in {RATE * 100:g} % of calls {missed}{too_few}."
+        )
 
 
 def describe_calls(runs: Sequence[FeatureResult]) -> Iterator[str]:
-    wrong = (found for run in runs if run.feature == features.CAPTURED_CALLS for found in run.wrong)
-    if names := list(dict.fromkeys(found.case.call.name for found in wrong if found.case.call)):
-        more = f"; and {len(names) - MOST_SAID} more" if len(names) > MOST_SAID else ""
-        yield f"Wrong in captured {'; '.join(names[:MOST_SAID])}{more}."
+    """Name the captured calls that are answered wrongly."""
+    names: dict[str, None] = {}
+    for run in runs:
+        if run.feature == features.CAPTURED_CALLS:
+            names |= dict.fromkeys(result.case.call.name for result in run.wrong if result.case.call)
+    if not names:
+        return
+
+    more = f"; and {len(names) - MOST_SAID} more" if len(names) > MOST_SAID else ""
+    yield f"Wrong in captured {'; '.join(list(names)[:MOST_SAID])}{more}."
 
 
 def describe_gradients(runs: Sequence[FeatureResult], suite: Suite) -> Iterator[str]:
+    """Say how far off each output is, and which gradients and options nobody judged."""
     worst: dict[str, float] = {}
-    for name, ratio in (item for run in runs for item in run.ratios.items()):
-        worst[name] = max(ratio, worst.get(name, 0.0))
+    for run in runs:
+        for name, ratio in run.ratios.items():
+            worst[name] = max(ratio, worst.get(name, 0.0))
     if worst:
         yield f"Largest by output: {', '.join(f'{name} {ratio:.3g}' for name, ratio in worst.items())}."
+
     # Numbers to learn, whose gradients no case asks for.
     others = [f"by {name}" for name in ("bias", "sinks") if name in suite.signature.claimed]
     if others:
         held = "attnctl check holds them in a dump that has d_output"
         yield f"Judged: gradients by Q, K and V. Not judged: {all_of(others)}; {held}."
+
     back = suite.signature.claimed if suite.apart is None else suite.apart[1].claimed
-    if alone := [name for name in suite.signature.claimed if name not in back or name == "out"]:
-        yield f"Of its output alone, as its backward pass does not take it: {', '.join(alone)}."
+    forward_only = [name for name in suite.signature.claimed if name not in back or name == "out"]
+    if forward_only:
+        yield f"Of its output alone, as its backward pass does not take it: {', '.join(forward_only)}."

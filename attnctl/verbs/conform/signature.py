@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from inspect import Parameter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,49 +50,105 @@ PARTS = (PAST_KEY, PAST_VALUE)
 def ends_of(case: Case, *, queries: bool) -> Array:
     """Where the documents of a case end among its queries, or its keys, after a 0."""
     rule = Documents.of(case.option_values.get("documents", (0,)))
-    return np.array([*rule.borders, case.queries] if queries else [*rule.starts, case.keys], np.int32)
+    ends = [*rule.borders, case.queries] if queries else [*rule.starts, case.keys]
+    return np.array(ends, np.int32)
 
 
-SIZES: dict[str, tuple[tuple[str, ...], Callable[[Case], Any]]] = {
-    "heads": (("num_heads", "n_heads", "n_head", "heads", "num_attention_heads", "nhead", "NH"),
-              lambda case: case.heads),
-    "kv_heads": (("num_kv_heads", "n_kv_heads", "n_kv_head", "kv_heads", "num_key_value_heads"),
-                 lambda case: case.kv_heads),
-    "kv_share": (("num_key_value_groups", "n_rep"), lambda case: case.heads // case.kv_heads),
-    "d_k": (("head_dim", "head_size", "dim_head", "d_head", "d_k"), lambda case: case.d_k),
-    "d_model": (("embed_dim", "d_model", "n_embd", "C"), lambda case: case.heads * case.d_k),
-    "batch": (("batch_size", "bsz", "B"), lambda case: case.batch),
-    "queries": (("seq_len", "seqlen", "T"), lambda case: case.queries),
-    "ends_q": (("cu_seqlens_q", "cu_seqlens"), lambda case: ends_of(case, queries=True)),
-    "ends_k": (("cu_seqlens_k",),
-               lambda case: None if "pages" in case.option_values else ends_of(case, queries=False)),
-    "longest_q": (("max_seqlen_q", "max_seqlen"),
-                  lambda case: int(np.diff(ends_of(case, queries=True)).max())),
-    "longest_k": (("max_seqlen_k",), lambda case: int(np.diff(ends_of(case, queries=False)).max())),
-}  # fmt: skip
-"""Sizes that a function is passed: what other programs call them, and their values in a case."""
+class PassedSize(NamedTuple):
+    """A size that a function is passed."""
 
-OF_PAGES: dict[str, tuple[tuple[str, ...], Callable[[Gather, int], Any]]] = {
-    "slots": (("page_size", "block_size", "page_block_size"), lambda _, slots: slots),
-    PAGE_ENDS: (passed_names(PAGE_ENDS), lambda gather, slots: np.cumsum([0, *used(gather, slots)])),
-    PAGE_NUMBERS: (passed_names(PAGE_NUMBERS), lambda gather, slots: np.concatenate(
-        [row[:count] for row, count in zip(np.array(gather.table), used(gather, slots), strict=True)])),
-    LAST_PAGE: (passed_names(LAST_PAGE), lambda gather, slots: (np.array(gather.lengths) - 1) % slots + 1),
-}  # fmt: skip
-"""The same of what K and V are read by in pages, of so many slots each."""
+    theirs: tuple[str, ...]
+    """What other programs call it."""
+    of: Callable[[Case], Any]
+    """Its value in a case."""
 
 
-def used(gather: Gather, slots: int) -> Array:
+class PassedOfPages(NamedTuple):
+    """The same of what K and V are read by in pages."""
+
+    theirs: tuple[str, ...]
+    of: Callable[[Gather, int], Any]
+    """Its value, for so many slots in each page."""
+
+
+def key_ends(case: Case) -> Array | None:
+    # Of keys in pages the page table says it.
+    return None if "pages" in case.option_values else ends_of(case, queries=False)
+
+
+def longest_document(case: Case, *, queries: bool) -> int:
+    return int(np.diff(ends_of(case, queries=queries)).max())
+
+
+SIZES = {
+    "heads": PassedSize(
+        ("num_heads", "n_heads", "n_head", "heads", "num_attention_heads", "nhead", "NH"),
+        lambda case: case.heads,
+    ),
+    "kv_heads": PassedSize(
+        ("num_kv_heads", "n_kv_heads", "n_kv_head", "kv_heads", "num_key_value_heads"),
+        lambda case: case.kv_heads,
+    ),
+    "kv_share": PassedSize(
+        ("num_key_value_groups", "n_rep"),
+        lambda case: case.heads // case.kv_heads,
+    ),
+    "d_k": PassedSize(
+        ("head_dim", "head_size", "dim_head", "d_head", "d_k"),
+        lambda case: case.d_k,
+    ),
+    "d_model": PassedSize(
+        ("embed_dim", "d_model", "n_embd", "C"),
+        lambda case: case.heads * case.d_k,
+    ),
+    "batch": PassedSize(("batch_size", "bsz", "B"), lambda case: case.batch),
+    "queries": PassedSize(("seq_len", "seqlen", "T"), lambda case: case.queries),
+    "ends_q": PassedSize(("cu_seqlens_q", "cu_seqlens"), lambda case: ends_of(case, queries=True)),
+    "ends_k": PassedSize(("cu_seqlens_k",), key_ends),
+    "longest_q": PassedSize(
+        ("max_seqlen_q", "max_seqlen"),
+        lambda case: longest_document(case, queries=True),
+    ),
+    "longest_k": PassedSize(("max_seqlen_k",), lambda case: longest_document(case, queries=False)),
+}
+"""Sizes that a function is passed."""
+
+
+def used_pages(gather: Gather, slots: int) -> Array:
     """How many pages of each member hold keys."""
-    return -(-np.array(gather.lengths) // slots)
+    return -(-np.array(gather.lengths) // slots)  # rounded up
+
+
+def used_page_numbers(gather: Gather, slots: int) -> Array:
+    """The numbers of the pages that hold keys, member after member."""
+    used = used_pages(gather, slots)
+    return np.concatenate([row[:count] for row, count in zip(np.array(gather.table), used, strict=True)])
+
+
+OF_PAGES = {
+    "slots": PassedOfPages(
+        ("page_size", "block_size", "page_block_size"),
+        lambda _, slots: slots,
+    ),
+    PAGE_ENDS: PassedOfPages(
+        passed_names(PAGE_ENDS),
+        lambda gather, slots: np.cumsum([0, *used_pages(gather, slots)]),
+    ),
+    PAGE_NUMBERS: PassedOfPages(passed_names(PAGE_NUMBERS), used_page_numbers),
+    LAST_PAGE: PassedOfPages(
+        passed_names(LAST_PAGE),
+        lambda gather, slots: (np.array(gather.lengths) - 1) % slots + 1,
+    ),
+}
 
 
 THEIRS: dict[str, tuple[str, ...]] = {
     **{ours: passed_names(ours) for ours in (*INPUTS, *HANDED, *PARTS)},
     PACKED: ("qkv",),
-    **{ours: theirs for ours, (theirs, _) in [*SIZES.items(), *OF_PAGES.items()]},
+    **{ours: size.theirs for ours, size in SIZES.items()},
+    **{ours: of_pages.theirs for ours, of_pages in OF_PAGES.items()},
     **{name: option.theirs for name, option in OPTIONS.items() if name != "cache"},
-}  # fmt: skip
+}
 """What other programs call what they are passed, by our name; arrays in lower case."""
 
 DROPOUT = ("dropout", "dropout_p", "attn_dropout", "dropout_rate")
@@ -112,8 +168,12 @@ def parameter(name: str, *, required: bool = False) -> Parameter:
 
 def must_give(parameters: Sequence[Parameter], *, nothing: bool = False) -> list[str]:
     """The names of those without a default that take an array or number, or `nothing`: None."""
-    required = [param for param in parameters if param.default is Parameter.empty]
-    return [param.name for param in required if (param.annotation is None) == nothing]
+    names = []
+    for param in parameters:
+        takes_nothing = param.annotation is None
+        if param.default is Parameter.empty and takes_nothing == nothing:
+            names.append(param.name)
+    return names
 
 
 @dataclass(frozen=True)
@@ -151,30 +211,19 @@ class CallSignature:
         """The layout to try first: documents come one behind the other, pages have tokens before heads."""
         if "ends_q" in self.sizes:
             return PACKED_ROWS
-        return MERGED if self.is_packed else BESIDE_PAGES if "pages" in self.keywords else USUAL
+        if self.is_packed:
+            return MERGED
+        return BESIDE_PAGES if "pages" in self.keywords else USUAL
 
     def with_options(self, problem: Problem) -> dict[str, Any]:
-        case = problem.case
-        out: dict[str, Any] = {**problem.profile.gives(case.heads, case.kv_heads, case.d_k), **self.off}
-        out |= {theirs: SIZES[ours][1](case) for ours, theirs in self.sizes.items() if ours in SIZES}
-        if problem.gather:
-            slots, _ = problem.profile.pages_of(case)
-            for ours in self.sizes.keys() & OF_PAGES:
-                out[self.sizes[ours]] = OF_PAGES[ours][1](problem.gather, slots)
-        if "out" in self.required:
-            OPTIONS["out"].ask(problem, True)
-        passed = dict(problem.passed)
-        if "causal" in self.keywords and Causal() not in problem.meant.rules:
-            passed.setdefault("causal", False)  # whatever its default is
-        passed = {name: value for name, value in passed.items() if name in self.keywords}
-        taken = {self.keywords[name] for name in passed}
-        left = [name for name in self.required if self.keywords[name] not in taken]
-        passed |= {name: OPTIONS[name].neutral(problem) for name in left}
-        for name, value in passed.items():
+        """Everything but Q, K and V that the function is passed in a case, by its own names."""
+        out = self.with_sizes(problem)
+        for name, value in self.passed_options(problem).items():
+            keyword = self.keywords.get(name)
             if name == "cache":
-                parts = zip(PARTS, value or (None, None), strict=True)
-                out |= {self.keywords[part]: array for part, array in parts}
-            elif self.keywords[name] in self.sizes.values():
+                for part, array in zip(PARTS, value or (None, None), strict=True):
+                    out[self.keywords[part]] = array
+            elif keyword in self.sizes.values():
                 continue  # the case says it
             elif name in problem.profile.passes:
                 out |= problem.profile.passes[name](self.keywords[name], value)
@@ -182,13 +231,44 @@ class CallSignature:
                 out[self.keywords[name]] = value
         return out
 
+    def with_sizes(self, problem: Problem) -> dict[str, Any]:
+        """The sizes of a case, and arguments that have no part in attention."""
+        case = problem.case
+        out: dict[str, Any] = {**problem.profile.gives(case.heads, case.kv_heads, case.d_k), **self.off}
+        for ours, theirs in self.sizes.items():
+            if ours in SIZES:
+                out[theirs] = SIZES[ours].of(case)
+
+        if problem.gather:
+            slots, _ = problem.profile.pages_of(case)
+            for ours in self.sizes.keys() & OF_PAGES:
+                out[self.sizes[ours]] = OF_PAGES[ours].of(problem.gather, slots)
+        return out
+
+    def passed_options(self, problem: Problem) -> dict[str, Any]:
+        """The options of a case by our names; those it must be given otherwise change nothing."""
+        if "out" in self.required:
+            OPTIONS["out"].ask(problem, True)
+        passed = dict(problem.passed)
+        if "causal" in self.keywords and Causal() not in problem.meant.rules:
+            passed.setdefault("causal", False)  # whatever its default is
+        passed = {name: value for name, value in passed.items() if name in self.keywords}
+
+        # Two options may have one keyword, of which the case's is passed.
+        taken = {self.keywords[name] for name in passed}
+        for name in self.required:
+            if self.keywords[name] not in taken:
+                passed[name] = OPTIONS[name].neutral(problem)
+        return passed
+
 
 def read_signature(parameters: Sequence[Parameter] | None, request: Request) -> CallSignature:
     """Find the keywords of a function, which may be a backward pass.
 
     Raises AttnError where Q, K and V have no place, or something must be given that is not known.
     """
-    profile, renames = request.profile, request.renames
+    profile = request.profile
+    renames = request.renames
     refuse_renames(renames)
     if parameters is None:
         if not profile.parameters:
@@ -197,44 +277,59 @@ def read_signature(parameters: Sequence[Parameter] | None, request: Request) -> 
         inputs: tuple[str, ...] = ()
     else:
         inputs = find_inputs(parameters, renames)
+
+    # What only a backward pass is given is set apart first.
     every = [param.name for param in parameters]
     handed = find_handed(every, renames) if request.backward else {}
     buffers = find_buffers(every) if handed else ()
-    own = [param for param in parameters if param.name not in {*handed.values(), *buffers}]
-    names, must = [name.name for name in own], must_give(own)
+    forward = [param for param in parameters if param.name not in {*handed.values(), *buffers}]
+    names = [param.name for param in forward]
+    required = must_give(forward)
+
     packed = find_packed(names, renames)
-    first = inputs or ([packed] if packed else names[:3])
-    keywords = find_keywords([name for name in names if name not in first], profile, renames)
+    qkv = inputs or ([packed] if packed else names[:3])
+    keywords = find_keywords([name for name in names if name not in qkv], profile, renames)
     # One letter or two may mean something else where they have a default.
-    clear = [name for name in names if len(name) > 2 or name in must]
+    clear = [name for name in names if len(name) > 2 or name in required]
     sizes = find_names({ours: THEIRS[ours] for ours in (*SIZES, *OF_PAGES)}, clear, renames)
-    off = {name: OFF[name] for name in must if name in OFF} | dict.fromkeys(must_give(own, nothing=True))
-    used = frozenset({*first, *keywords.values(), *sizes.values(), *handed.values()})
-    taken = {*used, *off, *renames, *profile.gives(2, 1, 8)}
-    if unknown := [name for name in must if name not in taken]:
+    off = {name: OFF[name] for name in required if name in OFF}
+    off |= dict.fromkeys(must_give(forward, nothing=True))
+
+    used = frozenset({*qkv, *keywords.values(), *sizes.values(), *handed.values()})
+    taken = {*used, *off, *renames, *profile.gives(2, 1, 8)}  # of any sizes
+    unknown = [name for name in required if name not in taken]
+    if unknown:
         ours = f"OURS, like {D_OUTPUT}" if request.backward and not handed else "OURS"
         raise AttnError(
             f"it must be given {', '.join(unknown)}, which attnctl does not know; --map {unknown[0]}={ours}"
         )
-    options = {theirs: ours for ours, theirs in reversed(keywords.items())}
-    defaults = {options[name.name]: name.default for name in own if name.name in options}
-    defaults = {ours: value for ours, value in defaults.items() if is_on(ours, value)}
-    required = tuple(options[name] for name in must if name in options)
-    untried = tuple(name for name in names if name not in {*taken, *OFF})
+
+    # Reversed, so that of several options of one keyword the first is meant.
+    option_of = {theirs: ours for ours, theirs in reversed(keywords.items())}
     return CallSignature(
         inputs=inputs,
         keywords=keywords,
-        required=required,
+        required=tuple(option_of[name] for name in required if name in option_of),
         is_packed=bool(packed),
         sizes=sizes,
         off=off,
-        defaults=defaults,
-        untried=untried,
+        defaults=find_defaults(forward, option_of),
+        untried=tuple(name for name in names if name not in {*taken, *OFF}),
         random=tuple(name for name in names if name in DROPOUT),
         handed=handed,
         buffers=buffers,
         used=used,
     )
+
+
+def find_defaults(parameters: Sequence[Parameter], option_of: Mapping[str, str]) -> dict[str, Any]:
+    """The options that are on where they are left out, with their defaults."""
+    defaults = {}
+    for param in parameters:
+        option = option_of.get(param.name)
+        if option is not None and is_on(option, param.default):
+            defaults[option] = param.default
+    return defaults
 
 
 def is_on(option: str, default: Any) -> bool:
@@ -249,25 +344,28 @@ def find_names(
     wanted: Mapping[str, Sequence[str]], names: Sequence[str], renames: Mapping[str, str]
 ) -> dict[str, str]:
     """Find the keyword of each wanted thing: as it is said, or else the first of its usual names."""
-    found: dict[str, str] = {}
+    keywords: dict[str, str] = {}
     for ours, usual in wanted.items():
-        said = [theirs for theirs, name in renames.items() if name == ours]
-        if mine := [*said, *(name for name in usual if name in names)]:
-            found[ours] = mine[0]
-    return found
+        renamed = [theirs for theirs, name in renames.items() if name == ours]
+        candidates = [*renamed, *(name for name in usual if name in names)]
+        if candidates:
+            keywords[ours] = candidates[0]
+    return keywords
 
 
 def find_buffers(names: Sequence[str]) -> tuple[str, ...]:
-    own = {variable_of(name).lower(): name for name in names if variable_of(name) != name}
-    found = [own[usual] for symbol in INPUTS for usual in THEIRS[symbol] if usual in own]
-    return tuple(found) if len(found) == len(INPUTS) else ()
+    """Find the arrays that gradients by Q, K and V are written to; none where not all three are there."""
+    buffer_of = {variable_of(name).lower(): name for name in names if variable_of(name) != name}
+    buffers = [buffer_of[usual] for symbol in INPUTS for usual in THEIRS[symbol] if usual in buffer_of]
+    return tuple(buffers) if len(buffers) == len(INPUTS) else ()
 
 
 def find_handed(names: Sequence[str], renames: Mapping[str, str]) -> dict[str, str]:
     """Find the keywords of what a backward pass takes of the forward; nothing where this is none."""
     wanted = {ours: [name for name in names if name.lower() in THEIRS[ours]] for ours in HANDED}
-    found = find_names(wanted, names, {theirs: renames[theirs] for theirs in names if theirs in renames})
-    return found if D_OUTPUT in found else {}
+    of_these = {theirs: renames[theirs] for theirs in names if theirs in renames}
+    handed = find_names(wanted, names, of_these)
+    return handed if D_OUTPUT in handed else {}
 
 
 def refuse_renames(renames: Mapping[str, str]) -> None:
@@ -297,23 +395,23 @@ def find_packed(names: Sequence[str], renames: Mapping[str, str]) -> str:
 
 
 def find_inputs(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> tuple[str, ...]:
+    """Find the keywords of Q, K and V; none where they are the first three, given by place."""
     names = [param.name for param in parameters]
-    if packed := find_packed(names, renames):
-        return () if names[0] == packed and parameters[0].kind in BY_PLACE else (packed,)
-    free = [name for name in names if name not in renames]
-    usual = {ours: [name for name in free if name.lower().rstrip("_") in THEIRS[ours]] for ours in INPUTS}
-    if not {*THEIRS["pages"]}.isdisjoint(names):  # what a cache is called is what comes in pages
-        usual |= {
-            ours: [name for name in free if name.lower() in passed_names(pages)] or usual[ours]
-            for ours, pages in zip(INPUTS[1:], PAGES, strict=True)
-        }
-    own = {theirs: ours for theirs, ours in renames.items() if theirs in names}
-    found = list(find_names(usual, names, own).values())
-    by_name = [param.name for param in parameters if param.name in found and param.kind not in BY_PLACE]
-    if len(found) == 3 and (by_name or names[:3] != found):
-        return tuple(found)
-    other = any(renames.get(name, ours) != ours for name, ours in zip(names, INPUTS, strict=False))
-    if other or len(parameters) < 3 or not all(param.kind in BY_PLACE for param in parameters[:3]):
+    packed = find_packed(names, renames)
+    if packed:
+        is_by_place = names[0] == packed and parameters[0].kind in BY_PLACE
+        return () if is_by_place else (packed,)
+
+    of_these = {theirs: ours for theirs, ours in renames.items() if theirs in names}
+    named = list(find_names(usual_inputs(names, renames), names, of_these).values())
+    is_keyword_only = any(param.name in named and param.kind not in BY_PLACE for param in parameters)
+    if len(named) == 3 and (is_keyword_only or names[:3] != named):
+        return tuple(named)
+
+    # Whatever they are called, the first three are Q, K and V, unless --map says otherwise.
+    are_others = any(renames.get(name, ours) != ours for name, ours in zip(names, INPUTS, strict=False))
+    have_places = len(parameters) >= 3 and all(param.kind in BY_PLACE for param in parameters[:3])
+    if are_others or not have_places:
         raise AttnError(
             f"it takes ({', '.join(names)}), and not Q, K and V; wrap it in a function (q, k, v); a layer "
             "with weights of its own is held by attnctl.testing.check_module(layer, x, backward=True)"
@@ -321,13 +419,29 @@ def find_inputs(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> 
     return ()
 
 
+def usual_inputs(names: Sequence[str], renames: Mapping[str, str]) -> dict[str, list[str]]:
+    """The parameters that may be Q, K and V by their names."""
+    free = [name for name in names if name not in renames]
+    usual = {ours: [name for name in free if name.lower().rstrip("_") in THEIRS[ours]] for ours in INPUTS}
+
+    has_pages = not {*THEIRS["pages"]}.isdisjoint(names)
+    if has_pages:  # what a cache is called is what comes in pages
+        for ours, pages in zip(INPUTS[1:], PAGES, strict=True):
+            of_pages = [name for name in free if name.lower() in passed_names(pages)]
+            usual[ours] = of_pages or usual[ours]
+    return usual
+
+
 def find_keywords(names: list[str], profile: TargetProfile, renames: Mapping[str, str]) -> dict[str, str]:
+    """Find the keyword of each option."""
     wanted = {ours: THEIRS[ours] for ours in (*OPTIONS, *PARTS) if ours != "cache"}
     wanted |= {ours: (theirs,) for ours, theirs in profile.keywords.items()}
-    out = find_names(wanted, [name for name in names if name not in renames], renames)
-    parts = [out.pop(part) for part in PARTS if part in out]
+    keywords = find_names(wanted, [name for name in names if name not in renames], renames)
+
+    parts = [keywords.pop(part) for part in PARTS if part in keywords]
     if len(parts) == len(PARTS):  # one alone is none
-        out |= {**dict(zip(PARTS, parts, strict=True)), "cache": parts[0]}
-    if "mask" in out and not profile.bool_mask_only:
-        out["float_mask"] = out["mask"]
-    return out
+        keywords |= zip(PARTS, parts, strict=True)
+        keywords["cache"] = parts[0]
+    if "mask" in keywords and not profile.bool_mask_only:
+        keywords["float_mask"] = keywords["mask"]
+    return keywords

@@ -90,35 +90,47 @@ class Suite:
             for target in filter(None, (self.target, back)):
                 started.callback(target.close)
                 target.start()
-            self.read_signature(forward=back is not None)
-            if back is not None:
-                self.apart = back, read_signature(back.parameters, self.request)
-                if not self.apart[1].handed:
-                    raise AttnError(
-                        "--backward: it takes no d_output; a backward pass takes by name what it needs of "
-                        "d_output, q, k, v, output, logsumexp and delta, and returns dq, dk and dv"
-                    )
-            elif self.request.backward and not (self.signature.handed or self.target.goes_back):
-                raise AttnError(
-                    "--backward: nothing gives gradients; say --framework torch or jax, give the function "
-                    "that computes them (--backward file.py:fn), or a target that takes d_output"
-                )
-            refuse_unused(self.request, self.signature, *([self.apart[1]] if self.apart else []))
+
+            signatures = self.read_signatures(back)
+            refuse_unused(self.request, *signatures)
             yield
+
+    def read_signatures(self, back: Target | None) -> list[CallSignature]:
+        """Read how the target is called, and its backward pass where that is another one."""
+        self.read_signature(forward=back is not None)
+        if back is not None:
+            signature = read_signature(back.parameters, self.request)
+            self.apart = back, signature
+            if not signature.handed:
+                raise AttnError(
+                    "--backward: it takes no d_output; a backward pass takes by name what it needs of "
+                    "d_output, q, k, v, output, logsumexp and delta, and returns dq, dk and dv"
+                )
+            return [self.signature, signature]
+
+        gives_gradients = bool(self.signature.handed) or self.target.goes_back
+        if self.request.backward and not gives_gradients:
+            raise AttnError(
+                "--backward: nothing gives gradients; say --framework torch or jax, give the function "
+                "that computes them (--backward file.py:fn), or a target that takes d_output"
+            )
+        return [self.signature]
 
     def read_signature(self, *, forward: bool) -> None:
         """Read how the target is called, perhaps only `forward`. Raises AttnError where it cannot be."""
         asked = replace(self.request, backward=self.request.backward and not forward)
         self.signature = signature = read_signature(self.target.parameters, asked)
-        declared, always = self.declared, self.declared.always
+
+        declared = self.declared
+        always = declared.always
+        is_told_kv_heads = not {"kv_heads", "kv_share"}.isdisjoint(signature.sizes)
         self.profile = profile = replace(
             declared,
             layout=declared.layout or signature.usual_layout,
             defaults=signature.defaults if declared.defaults is None else declared.defaults,
             heads=always.heads,
             paged="pages" in signature.required,
-            tells_kv_heads=bool(always.kv_heads)
-            or not {"kv_heads", "kv_share"}.isdisjoint(signature.sizes),
+            tells_kv_heads=bool(always.kv_heads) or is_told_kv_heads,
         )
         if signature.is_packed and not declared.packed:
             self.profile = replace(profile, packed=packings(profile.axes)[0])
@@ -139,16 +151,25 @@ class Suite:
         With `forward` a target that goes forward is not asked for gradients.
         """
         profile = self.profile_in(case.dtype).lay_over({"conventions": conventions or {}})
-        fit = profile.fit(case)
-        outputs = self.outputs_of(fit)
-        return make_problem(fit, profile, FORWARD if forward and not self.signature.handed else outputs)
+        fitted = profile.fit(case)
+        outputs = self.outputs_of(fitted)
+        if forward and not self.signature.handed:
+            outputs = FORWARD
+        return make_problem(fitted, profile, outputs)
 
     def outputs_of(self, case: Case) -> tuple[str, ...]:
+        """What a case is asked for: gradients, too, where what gives them takes all of its options."""
         if self.signature.handed:
             return GRADIENTS
+        if not self.request.backward:
+            return FORWARD
+
         options = case.option_values.keys() | set(self.signature.required)
-        taken = options - {"out"} if self.apart is None else options & {*self.apart[1].claimed}
-        return FORWARD + GRADIENTS if self.request.backward and taken == options else FORWARD
+        if self.apart is not None:
+            backward_takes = {*self.apart[1].claimed}
+            return FORWARD + GRADIENTS if options <= backward_takes else FORWARD
+        # Nothing goes back through a buffer.
+        return FORWARD if "out" in options else FORWARD + GRADIENTS
 
     def fit(self, case: Case) -> Case:
         return self.profile_in(case.dtype).fit(case)
@@ -163,15 +184,17 @@ class Suite:
         answer = self.call(problem, **made)
         if not made:
             self.note_time(problem.case.weights, monotonic() - begun)
-        wanted = self.without_hidden_rows(expect(problem), answer)
-        judgement = judge_answer(wanted, answer)
+
+        expected = self.without_hidden_rows(expect(problem), answer)
+        judgement = judge_answer(expected, answer)
         if judgement.right and self.extras:
-            judgement = judge_extras(wanted, answer, self.extras, judgement)
-        found = CaseResult(problem.case, answer, judgement)
+            judgement = judge_extras(expected, answer, self.extras, judgement)
+
+        result = CaseResult(problem.case, answer, judgement)
         self.output_types.setdefault(case.dtype, {}).setdefault(answer.dtype)
         if answer.changed:
-            self.changed.setdefault(case.dtype, found)
-        return found
+            self.changed.setdefault(case.dtype, result)
+        return result
 
     def note_time(self, weights: int, seconds: float) -> None:
         self.quickest = min(self.quickest, seconds)
@@ -185,47 +208,59 @@ class Suite:
             return 0.0
         return (seconds - self.quickest) * case.weights / weights
 
-    def without_hidden_rows(self, wanted: Expected, answer: Answer) -> Expected:
+    def without_hidden_rows(self, expected: Expected, answer: Answer) -> Expected:
         """Expect no gradients where a row that sees no key makes NaN of them, which is a convention."""
         declared = self.declared.conventions.get(HIDDEN_GRADIENTS)
-        found = read_answer(wanted.problem, answer)
-        broken = any(np.isnan(value).any() for name, value in found.items() if name in GRADIENTS)
-        if wanted.seen.all() or not broken or declared == "zeros":
-            return wanted
-        self.nan_gradients.add(wanted.problem.case.dtype)
-        outputs = {name: output for name, output in wanted.outputs.items() if name in FORWARD}
-        return replace(wanted, outputs=outputs)
+        arrays = read_answer(expected.problem, answer)
+        has_nan = any(np.isnan(array).any() for name, array in arrays.items() if name in GRADIENTS)
+        if expected.seen.all() or not has_nan or declared == "zeros":
+            return expected
+
+        self.nan_gradients.add(expected.problem.case.dtype)
+        outputs = {name: output for name, output in expected.outputs.items() if name in FORWARD}
+        return replace(expected, outputs=outputs)
 
     def answer(self, case: Case) -> Answer:
         return self.call(self.problem(case))
 
     def call(self, problem: Problem, **made: Any) -> Answer:
+        """Call the target, and its backward pass where that is another function."""
         if self.is_let_be:
             what = f"hung or was killed {MOST_HANGS} times"
             if self.deaths >= MOST_DEATHS:
                 what = f"died {MOST_DEATHS} times, one call after the other,"
             return Answer(error=NOT_CALLED, message=f"it {what} and is not called again")
-        apart = self.apart if problem.backward else None
-        forward, once = (replace(problem, outputs=FORWARD), {}) if apart else (problem, made)
-        answer = self.target.call(make_call(forward, self.signature, **once))
-        if apart and not answer.error:
-            back = apart[0].call(make_call(problem, apart[1], **made))
-            changed = (*answer.changed, *back.changed)
-            answer = replace(back, outputs=answer.outputs, changed=changed, dtype=answer.dtype)
+
+        if self.apart and problem.backward:
+            answer = self.call_both(problem, *self.apart, **made)
+        else:
+            answer = self.target.call(make_call(problem, self.signature, **made))
+
         self.hangs += answer.error == "hang" or answer.kind in SENT
-        died = answer.error in DIED - self.target.refuses
-        self.deaths = self.deaths + 1 if died else 0
+        has_died = answer.error in DIED - self.target.refuses
+        self.deaths = self.deaths + 1 if has_died else 0
         return answer
+
+    def call_both(self, problem: Problem, back: Target, signature: CallSignature, **made: Any) -> Answer:
+        """The output of the target, and gradients of `back`, which alone is called again and again."""
+        forward = replace(problem, outputs=FORWARD)
+        first = self.target.call(make_call(forward, self.signature))
+        if first.error:
+            return first
+        second = back.call(make_call(problem, signature, **made))
+        changed = (*first.changed, *second.changed)
+        return replace(second, outputs=first.outputs, changed=changed, dtype=first.dtype)
 
     def output_of(self, result: CaseResult) -> Array | None:
         return self.outputs_in(result).get(result.judgement.output)
 
     def outputs_in(self, result: CaseResult) -> dict[str, Array]:
         """Return the outputs that are there, numbers in the right shape."""
-        found = read_answer(self.problem(result.case), result.answer)
-        return {name: value for name, value in found.items() if value.dtype.kind != "b"}
+        arrays = read_answer(self.problem(result.case), result.answer)
+        return {name: array for name, array in arrays.items() if array.dtype.kind != "b"}
 
     def is_refusal(self, answer: Answer) -> bool:
+        # Of a target that works, whatever it raises is about what else it was asked for.
         if self.works and answer.is_exception:
             return True
         return not self.target.refuses.isdisjoint({answer.error, answer.kind})

@@ -59,6 +59,7 @@ def make_target(target: str | Sequence[str] | Callable[..., Any], request: Reque
         return InProcess(target, framework)
     if not isinstance(target, (str, Sequence)):
         raise AttnError(f"{target!r}: not a target; give a function, or the name of one, module:function")
+
     words = [target] if isinstance(target, str) else target
     if len(words) == 1:
         words = [named_in("targets").get(words[0], words[0])]
@@ -66,6 +67,7 @@ def make_target(target: str | Sequence[str] | Callable[..., Any], request: Reque
         return make_program(words, request, limit)
     if len(words) > 1:
         raise AttnError(f"{words[1]}: one TARGET at a time; a command has {{in}} and {{out}} in it")
+
     place, _, function = words[0].rpartition(":")
     if not place or not function:
         raise AttnError(
@@ -99,18 +101,22 @@ def hold_target(
         merges = MergeSuite(target, request)
         with merges.opened():
             return hold_merge(merges, progress)
+
     saved = read_saved(request.replay) if request.replay else None
     if saved is not None:  # it is called as it was in that case
-        request = replace(request, profile=request.profile.lay_over(saved[2]))
+        request = replace(request, profile=request.profile.lay_over(saved.called))
     suite = Suite(target, request)
     with suite.opened(back):
-        return Run(suite).carry_out(progress) if saved is None else replay(suite, saved)
+        if saved is not None:
+            return replay(suite, saved)
+        return Run(suite).carry_out(progress)
 
 
 class InProcess(Target):
     def __init__(self, function: Callable[..., Any], framework: Framework) -> None:
-        self.function, self.framework = as_function(function), framework
         self.given = function
+        self.function = as_function(function)
+        self.framework = framework
         self.name = getattr(function, "__qualname__", type(function).__name__)
         self.goes_back = framework.goes_back
 
@@ -156,10 +162,12 @@ class Program(Target):
     )
 
     def __post_init__(self) -> None:
-        self.name, self.words = " ".join(self.command), ("--", *self.command)
+        self.name = " ".join(self.command)
+        self.words = ("--", *self.command)
 
     def start(self) -> None:
-        if {found[1] for word in self.command for found in PLACE.finditer(word)} != {"in", "out"}:
+        files = {match[1] for word in self.command for match in PLACE.finditer(word)}
+        if files != {"in", "out"}:
             raise AttnError(f"{self.name}: write {{in}} and {{out}} where the names of its files go")
         for word in filter(os.path.exists, self.command):
             note_input(word)
@@ -167,11 +175,12 @@ class Program(Target):
         self.take_options()
 
     def take_options(self) -> None:
-        theirs = [PARTS if name == "cache" else OPTIONS[name].theirs[:1] for name in self.options]
-        named = [name for names in theirs for name in names]
-        self.parameters = [parameter(name, required=True) for name in "QKV"]
-        handed = [THEIRS[ours][0] for ours in HANDED] if self.backward else []
-        self.parameters += [parameter(name) for name in dict.fromkeys([*handed, *named])]
+        """Its "parameters" are the names of arrays in its file."""
+        optional = [THEIRS[ours][0] for ours in HANDED] if self.backward else []
+        for name in self.options:
+            optional += PARTS if name == "cache" else OPTIONS[name].theirs[:1]
+        required = [parameter(name, required=True) for name in "QKV"]
+        self.parameters = [*required, *(parameter(name) for name in dict.fromkeys(optional))]
 
     def call(self, call: TargetCall) -> Answer:
         first = self.call_once(call)
@@ -182,10 +191,10 @@ class Program(Target):
     def call_once(self, call: TargetCall) -> Answer:
         with temporary_folder() as folder:
             words, files = self.place_files(Path(folder))
+
             write_arrays(files["in"], arrays_of(call), call.dtype, call.wide)
-            if failure := self.run(words, call.fill):
-                return failure
-            return read_answer(files["out"], call.gives)
+            failure = self.run(words, call.fill)
+            return failure or read_answer(files["out"], call.gives)
 
     def place_files(self, folder: Path) -> tuple[list[str], dict[str, Path]]:
         files: dict[str, Path] = {}
@@ -197,12 +206,16 @@ class Program(Target):
         return [PLACE.sub(name_file, word) for word in self.command], files
 
     def run(self, words: Sequence[str], fill: int) -> Answer | None:
-        environ = {"MALLOC_PERTURB_": str((HUGE if fill == NAN else fill) ^ 0xFF), **os.environ}
+        """Run the command to its end; an answer only where it failed."""
+        # glibc fills freed memory with this byte, and new memory with its complement.
+        byte = HUGE if fill == NAN else fill
+        environ = {"MALLOC_PERTURB_": str(byte ^ 0xFF), **os.environ}
         said = Said()
         try:
             process = begin(words, said, said, stdin=subprocess.DEVNULL, env=environ)
         except OSError as error:
             raise AttnError(f"{words[0]}: it cannot be run: {error.strerror}") from None
+
         try:
             code = process.wait(self.limit)
         except subprocess.TimeoutExpired:
@@ -279,14 +292,16 @@ def write_arrays(path: Path, arrays: Mapping[str, Array], dtype: str, wide: Sequ
         return
     from attnctl.store.safetensors import write_tensors
 
-    real = [name for name, array in arrays.items() if array.dtype.kind == "f"]
-    short = [name for name in real if dtype == "bfloat16" and name not in wide]
-    halves = {  # of bfloat16, the upper ones of float32
-        name: (np.ascontiguousarray(arrays[name], np.float32).view(np.uint32) >> 16).astype(np.uint16)
-        for name in short
-    }
+    written = dict(arrays)
+    types = {}
+    for name, array in arrays.items():
+        if dtype == "bfloat16" and array.dtype.kind == "f" and name not in wide:
+            # The bits of bfloat16 are the upper half of those of float32.
+            bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
+            written[name] = (bits >> 16).astype(np.uint16)
+            types[name] = "BF16"
     with path.open("wb") as stream:
-        write_tensors({**arrays, **halves}, stream, {}, dict.fromkeys(short, "BF16"))
+        write_tensors(written, stream, {}, types)
 
 
 def read_answer(path: Path, gives: Sequence[str] = ()) -> Answer:
@@ -296,14 +311,17 @@ def read_answer(path: Path, gives: Sequence[str] = ()) -> Answer:
     if not path.is_file():
         return Answer(error=UNREADABLE, message="it wrote no file")
     try:
-        found = arrays(path)
+        written = arrays(path)
     except AttnError as error:
         return Answer(error=UNREADABLE, message=str(error).replace(str(path), "its output"))
+
     if gives:
-        gradients = tuple(map(to_numpy, order_gradients(found, gives)))
-        return Answer(gradients=gradients, dtype=next(iter(found.values()), np.zeros(0)).dtype.name)
-    name = next((name for name in (HEAD_OUTPUTS, OUTPUT) if name in found), next(iter(found), None))
-    if name is None:
+        gradients = tuple(map(to_numpy, order_gradients(written, gives)))
+        first = next(iter(written.values()), np.zeros(0))
+        return Answer(gradients=gradients, dtype=first.dtype.name)
+
+    candidates = [name for name in (HEAD_OUTPUTS, OUTPUT) if name in written] or list(written)
+    if not candidates:
         return Answer(error=UNREADABLE, message="its output holds no array")
-    output = np.array(found[name])
+    output = np.array(written[candidates[0]])
     return Answer((to_numpy(output),), dtype=output.dtype.name)

@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from itertools import pairwise
 from textwrap import indent
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math.derivation import Rotary
@@ -65,16 +65,28 @@ OF_ARRAYS = {KEY_LENGTHS: "padded", PAGE_TABLE: "paged"}
 def kernel_options(meant: str) -> frozenset[str] | None:
     """The options of a kernel of this kind of the catalogue; None where it is more than Q, K and V."""
     kind = KINDS[meant]
-    settings, arrays = kind.settings, {OF_ARRAYS.get(name, name) for name in kind.arrays}
-    rope = isinstance(settings.positions, Rotary)
-    own = (settings.scale, kind.stretched, settings.qk_norm, settings.gate, settings.temperature)
-    of_models = any(own) or not {POSITION_IDS, *STORED_SCALES}.isdisjoint(kind.arrays)
-    if of_models or settings.logsumexp or not (rope or settings.positions == "none"):
+    settings = kind.settings
+    rotates = isinstance(settings.positions, Rotary)
+    of_models = (settings.scale, kind.stretched, settings.qk_norm, settings.gate, settings.temperature)
+    takes_more = not {POSITION_IDS, *STORED_SCALES}.isdisjoint(kind.arrays)
+    if any(of_models) or takes_more or settings.logsumexp:
         return None
-    asked = {"grouped": settings.kv_heads, "rope": rope, "chunks": settings.chunks}
-    found = {*(rule.name for rule in settings.rules), *(name for name, value in asked.items() if value)}
-    found |= arrays & {*OPTIONS}
-    return frozenset(found - {"causal"} | {"cached"} if settings.causal_offset else found)
+    if not rotates and settings.positions != "none":
+        return None
+
+    options = {rule.name for rule in settings.rules}
+    if settings.kv_heads:
+        options.add("grouped")
+    if rotates:
+        options.add("rope")
+    if settings.chunks:
+        options.add("chunks")
+    arrays = {OF_ARRAYS.get(name, name) for name in kind.arrays}
+    options |= arrays & {*OPTIONS}
+
+    if settings.causal_offset:  # the queries stand behind keys of a cache
+        options = options - {"causal"} | {"cached"}
+    return frozenset(options)
 
 
 # --- lines ---
@@ -83,14 +95,51 @@ def kernel_options(meant: str) -> frozenset[str] | None:
 CodeLine = tuple[str, str]
 """A step, and how it is made; a line that makes a mistake has no step."""
 
+
+class WrongLine(NamedTuple):
+    """A line that makes a mistake."""
+
+    gives: set[str]
+    text: str
+
+
+class ScoreStep(NamedTuple):
+    """What may become of scores."""
+
+    option: str
+    """What asks for it; empty where several do."""
+    form: str
+    gradient: str
+    """On the way back."""
+
+
 OF_SCORES = {
-    "softcapped_scores": (
-        "softcap", "softcap * np.tanh({} / softcap)", "{} * (1 - (softcapped_scores / softcap) ** 2)",
+    "softcapped_scores": ScoreStep(
+        option="softcap",
+        form="softcap * np.tanh({} / softcap)",
+        gradient="{} * (1 - (softcapped_scores / softcap) ** 2)",
     ),
-    "biased_scores": ("bias", "{} + bias", "{}"),
-    "masked_scores": ("", "np.where(hidden, -np.inf, {})", "np.where(hidden, 0, {})"),
-}  # fmt: skip
-"""What may become of the scaled scores, in this order, by which option, and on the way back."""
+    "biased_scores": ScoreStep(option="bias", form="{} + bias", gradient="{}"),
+    "masked_scores": ScoreStep(
+        option="",
+        form="np.where(hidden, -np.inf, {})",
+        gradient="np.where(hidden, 0, {})",
+    ),
+}
+"""What may become of the scaled scores, in this order."""
+### =QUERY, KEY
+QUERY = "np.arange(n)[:, None]"
+KEY = "np.arange(keys)"
+
+
+### =GATHER, ROTATE
+def source_of(helper: Callable[..., Any]) -> str:
+    """A function of the examples as it stands in a kernel's file, without types."""
+    return re.sub(r": (Array|float|bool)( \| None)?| -> Array", "", inspect.getsource(helper))
+
+
+GATHER = source_of(gather)
+ROTATE = source_of(rotate)
 
 NAMES = {
     "n": "Q.shape[-2]",
@@ -170,41 +219,54 @@ class Kernel:
     def said(self) -> dict[str, str]:
         """The mistake, and what is wrong; where that depends on numbers, the line that says them."""
         assert self.mistake is not None
-        lines = [line for line in self.lines.split("\n") if line != SHARED_OUT]
-        words = self.mistake.words if "{}" not in self.mistake.words else lines[-1]
+        words = self.mistake.words
+        if "{}" in words:
+            lines = [line for line in self.lines.split("\n") if line != SHARED_OUT]
+            words = lines[-1]
         return {"mistake": self.mistake.name, "words": words}
 
     # --- the right lines ---
 
     def given(self) -> Iterator[CodeLine]:
         """Q, K and V as they come, or as a table reads them in pages, and what their shapes say."""
-        pages = dict(zip("KV", PAGES, strict=True)) if "paged" in self.options else {}
-        yield from ((name, symbol) for symbol, name in pages.items())
+        pages: dict[str, str] = {}
+        if "paged" in self.options:
+            pages = dict(zip("KV", PAGES, strict=True))
+
+        # The pages first, as names say how many slots they have.
+        for symbol, name in pages.items():
+            yield name, symbol
         yield from NAMES.items()
         for symbol in "QKV":
-            read = f"gather({pages[symbol]}, page_table, key_lengths)" if symbol in pages else symbol
+            read = symbol
+            if symbol in pages:
+                read = f"gather({pages[symbol]}, page_table, key_lengths)"
             yield symbol, self.asked("paged", read, symbol)
         yield from OF_KEYS.items()
 
     def forward(self) -> Iterator[CodeLine]:
+        """From Q, K and V to the output, heads side by side."""
         q, k, v = "Q", "K", "V"
         if "rope" in self.options:
             q, k = "Q_rotated", "K_rotated"
-            yield from ((q, "rotate(Q)"), (k, "rotate(K)"))
+            yield q, "rotate(Q)"
+            yield k, "rotate(K)"
         if "grouped" in self.options:
             for shared, name in (("K_shared", k), ("V_shared", v)):
                 yield shared, f"np.repeat({name}, heads // {name}.shape[-3], axis=-3)"
             k, v = "K_shared", "V_shared"
+
         yield "scores", f"{q} @ {k}.swapaxes(-1, -2)"
         yield "scaled_scores", "scores / d_k**0.5"
         for before, step in pairwise(self.scores):
             yield from self.of_scores(before, step)
+
         last = self.scores[-1]
         if "chunks" in self.options:
             yield from self.in_chunks(last, v)
         else:
-            plain = f"softmax({last})"
-            yield "attention_weights", self.asked("sink", f"with_sinks({last}, sinks)", plain)
+            weights = self.asked("sink", f"with_sinks({last}, sinks)", f"softmax({last})")
+            yield "attention_weights", weights
             yield "head_outputs", f"attention_weights @ {v}"
         yield "concat", "merge(head_outputs)"
 
@@ -215,17 +277,28 @@ class Kernel:
     @property
     def scores(self) -> list[str]:
         """The scaled scores, and what becomes of them before softmax."""
-        asked = (("softcap",), ("bias", "alibi"), self.masks)
-        there = zip(OF_SCORES, asked, strict=True)
-        return ["scaled_scores", *(step for step, names in there if self.options & {*names})]
+        options_of = {
+            "softcapped_scores": ["softcap"],
+            "biased_scores": ["bias", "alibi"],
+            "masked_scores": self.masks,
+        }
+        steps = [step for step in OF_SCORES if self.options.intersection(options_of[step])]
+        return ["scaled_scores", *steps]
 
     def of_scores(self, before: str, step: str) -> Iterator[CodeLine]:
-        option, form, _ = OF_SCORES[step]
+        """The lines of a step that is made of other scores."""
+        option = OF_SCORES[step].option
+        form = OF_SCORES[step].form
         if step == "masked_scores":
             seen = [self.asked(name, SEEN[name], "np.True_") for name in self.masks]
-            yield "hidden", f"~({seen[0]})" if len(seen) == 1 else f"~(({') & ('.join(seen)}))"
+            if len(seen) == 1:
+                yield "hidden", f"~({seen[0]})"
+            else:
+                yield "hidden", f"~(({') & ('.join(seen)}))"
         if step == "biased_scores" and "alibi" in self.options:
-            option, form = "alibi", "{} - alibi_slopes[:, None, None] * distance"
+            option = "alibi"
+            form = "{} - alibi_slopes[:, None, None] * distance"
+
         text = form.format(before)
         yield step, self.asked(option, text, before) if option else text
 
@@ -233,11 +306,14 @@ class Kernel:
         """The text where this option is asked for."""
         if option not in self.options:
             return otherwise
+        if option in self.meant:  # this function is only called where it is asked for
+            return text
         parameter = OPTIONS[option]
-        given = parameter if parameter == "causal" else f"{parameter} is not None"
-        return text if option in self.meant else f"{text} if {given} else {otherwise}"
+        is_asked = parameter if parameter == "causal" else f"{parameter} is not None"
+        return f"{text} if {is_asked} else {otherwise}"
 
     def in_chunks(self, s: str, v: str) -> Iterator[CodeLine]:
+        """The keys in two halves, each with a softmax of its own, and the merge of both."""
         halves = f"np.array_split({s}, 2, axis=-1)"
         yield "chunk_logsumexp", f"np.stack([logsumexp_of(s) for s in {halves}])"
         yield "logsumexp", "logsumexp_of(np.moveaxis(chunk_logsumexp, 0, -1))"
@@ -249,29 +325,43 @@ class Kernel:
         yield "head_outputs", "(chunk_shares[..., None] * chunk_outputs).sum(axis=0)"
 
     def back(self) -> Iterator[CodeLine]:
-        shared, turned = "_shared" * ("grouped" in self.options), "_rotated" * ("rope" in self.options)
-        yield "d_attention_weights", f"d_head_outputs @ V{shared}.swapaxes(-1, -2)"
-        yield f"d_V{shared}", "attention_weights.swapaxes(-1, -2) @ d_head_outputs"
+        """From the gradient by the output to those by Q, K and V, against the order of `forward`."""
+        is_grouped = "grouped" in self.options
+        is_rotated = "rope" in self.options
+        rotated = "_rotated" if is_rotated else ""
+        # K and V as the products read them: shared by heads, or else rotated.
+        v = "V_shared" if is_grouped else "V"
+        k = "K_shared" if is_grouped else f"K{rotated}"
+
+        yield "d_attention_weights", f"d_head_outputs @ {v}.swapaxes(-1, -2)"
+        yield f"d_{v}", "attention_weights.swapaxes(-1, -2) @ d_head_outputs"
         yield "delta", "(d_head_outputs * head_outputs).sum(axis=-1)"
+
         back = self.scores[::-1]
         yield f"d_{back[0]}", "attention_weights * (d_attention_weights - delta[..., None])"
         for step, before in pairwise(back):
-            option, _, form = OF_SCORES[step]
-            text = form.format(f"d_{step}")
-            capped = option == "softcap"
-            yield f"d_{before}", self.asked(option, text, f"d_{step}") if capped else text
+            text = OF_SCORES[step].gradient.format(f"d_{step}")
+            if OF_SCORES[step].option == "softcap":
+                text = self.asked("softcap", text, f"d_{step}")
+            yield f"d_{before}", text
+
         yield "d_scores", "d_scaled_scores / d_k**0.5"
-        yield f"d_Q{turned}", f"d_scores @ K{shared or turned}"
-        yield f"d_K{shared or turned}", f"d_scores.swapaxes(-1, -2) @ Q{turned}"
-        for name, step in (("K", f"d_K{turned}"), ("V", "d_V")) if shared else ():
-            shape = f"*d_{name}_shared.shape[:-3], {name}.shape[-3], -1, *d_{name}_shared.shape[-2:]"
-            yield step, f"d_{name}_shared.reshape({shape}).sum(axis=-3)"
-        for name in ("Q", "K") if turned else ():
-            yield f"d_{name}", f"rotate(d_{name}_rotated, positions=-np.arange(n))"
+        yield f"d_Q{rotated}", f"d_scores @ {k}"
+        yield f"d_{k}", f"d_scores.swapaxes(-1, -2) @ Q{rotated}"
+        if is_grouped:
+            for name, step in (("K", f"d_K{rotated}"), ("V", "d_V")):
+                shape = f"*d_{name}_shared.shape[:-3], {name}.shape[-3], -1, *d_{name}_shared.shape[-2:]"
+                yield step, f"d_{name}_shared.reshape({shape}).sum(axis=-3)"
+        if is_rotated:
+            for name in ("Q", "K"):
+                yield f"d_{name}", f"rotate(d_{name}_rotated, positions=-np.arange(n))"
 
     @cached_property
     def right_lines(self) -> list[CodeLine]:
-        return [*self.given(), *self.forward(), *(self.back() if self.backward else ())]
+        lines = [*self.given(), *self.forward()]
+        if self.backward:
+            lines += self.back()
+        return lines
 
     @cached_property
     def unfit(self) -> list[str]:
@@ -282,53 +372,66 @@ class Kernel:
     # --- with the wrong ones ---
 
     @cached_property
-    def statements(self) -> list[tuple[set[str], str]]:
+    def statements(self) -> list[WrongLine]:
         """The wrong lines, each with what it gives; softmax reads the last scores that there are."""
         nodes = [node for node in ast.parse(self.lines).body if not isinstance(node, ast.Delete)]
-        lines = [str(ast.get_source_segment(self.lines, node)) for node in nodes]
-        # The root of NumPy is a number in float64, and makes that of what it divides.
-        texts = [re.sub(r"np\.sqrt\((d_k|d_model)\)", r"\1**0.5", line) for line in lines]
-        given = [list_assigned(node) for node in nodes]
-        read, last = Kernel(self.meant).scores[-1], self.scores[-1]
-        if not any("scores" in name for names in given for name in names):
-            texts = [re.sub(rf"\b{read}\b", last, text) for text in texts]
-        return [*zip(given, texts, strict=True)]
+        assigned = [list_assigned(node) for node in nodes]
+        gives_scores = any("scores" in name for names in assigned for name in names)
+        read = Kernel(self.meant).scores[-1]
+        last = self.scores[-1]
+
+        statements = []
+        for node, names in zip(nodes, assigned, strict=True):
+            text = str(ast.get_source_segment(self.lines, node))
+            # The root of NumPy is a number in float64, and makes that of what it divides.
+            text = re.sub(r"np\.sqrt\((d_k|d_model)\)", r"\1**0.5", text)
+            if not gives_scores:
+                text = re.sub(rf"\b{read}\b", last, text)
+            statements.append(WrongLine(names, text))
+        return statements
 
     def planted(self) -> Iterator[CodeLine]:
         """Every line: what is wrong stands where the first of the steps that it gives would."""
-        left, done = self.statements, set[str]()
+        left = self.statements
+        given: set[str] = set()
         for step, right in self.right_lines:
-            at = max((at for at, (given, _) in enumerate(left) if step in given), default=-1)
-            wrong, left = left[: at + 1], left[at + 1 :]
-            if step not in done:
+            # All wrong lines up to the last that gives this step, as it may read the others.
+            count = max((number for number, line in enumerate(left, 1) if step in line.gives), default=0)
+            wrong, left = left[:count], left[count:]
+            if step not in given:
                 yield step, right
-            for given, text in wrong:
-                yield "", text
-                done |= given
+            for line in wrong:
+                yield "", line.text
+                given |= line.gives
 
     @property
     def results(self) -> tuple[str, ...]:
         if self.backward:
             return "d_Q", "d_K", "d_V"
-        return ("concat" if any("concat" in given for given, _ in self.statements) else "head_outputs",)
+        gives_concat = any("concat" in line.gives for line in self.statements)
+        return ("concat",) if gives_concat else ("head_outputs",)
 
     def kept(self) -> list[CodeLine]:
         """The lines that something reads, and the wrong ones."""
-        live, kept = {*self.results}, list[CodeLine]()
+        live = {*self.results}
+        backwards: list[CodeLine] = []
         for step, text in reversed([*self.planted()]):
-            node = ast.parse(f"{step} = {text}" if step else text).body[0]
-            if step == text or (step and step not in live):
+            is_identity = step == text
+            is_unread = bool(step) and step not in live
+            if is_identity or is_unread:
                 continue
+            node = ast.parse(f"{step} = {text}" if step else text).body[0]
             stored = list_assigned(node) if isinstance(node, ast.Assign) else set()
             live = live - stored | list_used(node, ast.Load)
-            kept.insert(0, (step, text))
-        return kept
+            backwards.append((step, text))
+        return backwards[::-1]
 
     # --- as a file ---
 
     @cached_property
     def parameters(self) -> list[str]:
-        return [*dict.fromkeys(OPTIONS[name] for name in OPTIONS if name in self.options and OPTIONS[name])]
+        named = [OPTIONS[name] for name in OPTIONS if name in self.options]
+        return [*dict.fromkeys(parameter for parameter in named if parameter)]
 
     @property
     def called(self) -> str:
@@ -336,40 +439,58 @@ class Kernel:
 
     @property
     def arrays(self) -> list[str]:
-        return ["d_output"] * self.backward + ["q", "k", "v"]
+        return ["d_output", "q", "k", "v"] if self.backward else ["q", "k", "v"]
 
     def function(self, name: str, right: str = "") -> str:
         """The function of this name, which is the `right` one where it is not asked for what is meant."""
-        arrays = self.arrays
+        arrays = ", ".join(self.arrays)
         defaults = [f"{parameter}={default_of(parameter)}" for parameter in self.parameters]
-        text = [f"def {name}({', '.join([*arrays, *defaults])}):"]
-        meant = [parameter for parameter in self.parameters if parameter in self.parameters_meant]
-        if right and meant:
-            beside = [f"{parameter}={parameter}" for parameter in self.parameters]
-            lacking = " or ".join(f"{parameter} is None" for parameter in meant)
-            text += [f"    if {lacking.replace('causal is None', 'not causal')}:"]
-            text += [f"        return {right}({', '.join([*arrays, *beside])})"]
-        if not (self.batched or "paged" in self.options):  # members share all pages
-            beside = [f"{{0}}={OF_MEMBER.get(name, '{0}')}".format(name) for name in self.parameters]
-            member = [*(f"{array}[at]" for array in arrays), *beside]
-            text += ["    if q.ndim > 3:  # one member of the batch after the other"]
-            text += [f"        members = [{name}({', '.join(member)}) for at in range(len(q))]"]
-            whole = "tuple(map(np.stack, zip(*members)))" if self.backward else "np.stack(members)"
-            text += [f"        return {whole}"]
+        lines = [f"def {name}({', '.join([*self.arrays, *defaults])}):"]
+        if right:
+            lines += self.lines_of_right(right)
+        if not self.batched and "paged" not in self.options:  # members share all pages
+            lines += self.lines_by_member(name)
+
         wide = "np.asarray(x, np.promote_types(x.dtype, np.float32))"
-        given = ", ".join(["d_head_outputs"] * self.backward + ["Q", "K", "V"])
-        text += [f"    {given} = ({wide} for x in ({', '.join(arrays)}))"]
-        text += [indent(line, "    ") for line in self.written()]
-        return "\n".join([*text, f"    return {self.returned}\n"])
+        ours = "d_head_outputs, Q, K, V" if self.backward else "Q, K, V"
+        lines.append(f"    {ours} = ({wide} for x in ({arrays}))")
+        lines += [indent(line, "    ") for line in self.written()]
+        lines.append(f"    return {self.returned}\n")
+        return "\n".join(lines)
+
+    def lines_of_right(self, right: str) -> list[str]:
+        """Call the right kernel where nothing is asked for that the mistake is in."""
+        meant = [parameter for parameter in self.parameters if parameter in self.parameters_meant]
+        if not meant:
+            return []
+        lacking = " or ".join(f"{parameter} is None" for parameter in meant)
+        lacking = lacking.replace("causal is None", "not causal")
+        passed = [*self.arrays, *(f"{parameter}={parameter}" for parameter in self.parameters)]
+        return [f"    if {lacking}:", f"        return {right}({', '.join(passed)})"]
+
+    def lines_by_member(self, name: str) -> list[str]:
+        """Call it for each member of a batch, which the wrong lines know nothing of."""
+        passed = [f"{array}[at]" for array in self.arrays]
+        for parameter in self.parameters:
+            of_member = OF_MEMBER.get(parameter, "{0}").format(parameter)
+            passed.append(f"{parameter}={of_member}")
+        joined = "tuple(map(np.stack, zip(*members)))" if self.backward else "np.stack(members)"
+        return [
+            "    if q.ndim > 3:  # one member of the batch after the other",
+            f"        members = [{name}({', '.join(passed)}) for at in range(len(q))]",
+            f"        return {joined}",
+        ]
 
     def written(self) -> Iterator[str]:
-        said = True
+        """The lines as they stand in the file, with a comment where the mistake begins and ends."""
+        was_right = True
         for step, text in self.kept():
-            if said and not step:
+            is_right = bool(step)
+            if was_right and not is_right:
                 yield "# The mistake:"
-            elif step and not said:
+            elif is_right and not was_right:
                 yield "# As it should be:"
-            said = bool(step)
+            was_right = is_right
             yield f"{step} = {text}" if step else text
 
     @property
@@ -387,15 +508,19 @@ class Kernel:
 
     def text(self, right: Kernel | None = None, name: str = "") -> str:
         """The file, with the right kernel for calls in which nothing that is meant is asked for."""
-        functions = [self.function(name or self.called)]
+        name = name or self.called
+        functions = [self.function(name)]
         if right and any(self.parameters_meant):
-            functions = [right.function("right"), self.function(name or self.called, "right")]
+            functions = [right.function("right"), self.function(name, "right")]
+
         code = "\n\n".join(functions)
         for helper, source in HELPERS.items():
             if re.search(rf"\b{helper}\(", code):
                 code = f"{source}\n\n{code}"
-        about = f'"""{self.mistake.name}: {self.mistake.why}"""\n\n' if self.mistake else ""
-        return f"{about}import numpy as np\n\n\n{code}"
+        code = f"import numpy as np\n\n\n{code}"
+        if self.mistake:
+            code = f'"""{self.mistake.name}: {self.mistake.why}"""\n\n{code}'
+        return code
 
     def made(self, **names: Any) -> Callable[..., Any]:
         """The function, which may read these names, too."""
@@ -416,20 +541,41 @@ def compiled(kernel: Kernel) -> CodeType:
 
 def make_mutants(*, backward: bool = False) -> tuple[list[Kernel], dict[str, str]]:
     """The wrong kernels of the catalogue, and of each other entry why it is none."""
-    first = {mistake.name: mistake for mistake in reversed(CATALOGUE) if mistake.example}
-    made: list[Kernel] = []
+    # Of entries of one name the first is meant, which reversing twice keeps, in their order.
+    by_name = {mistake.name: mistake for mistake in reversed(CATALOGUE) if mistake.example}
+    mutants: list[Kernel] = []
     left_out: dict[str, str] = {}
-    for mistake in reversed(first.values()):
+    for mistake in reversed(by_name.values()):
+        versions = [Version("", mistake.example, mistake.equivalent)]
+        if mistake.slight:
+            versions.append(Version("-slight", mistake.slight))
+
         options = kernel_options(mistake.meant) or frozenset()
-        batched = mistake.meant.startswith("batch") or "padded" in options
-        ways = (("", mistake.example, mistake.equivalent), ("-slight", mistake.slight, ""))
-        for slight, lines, equivalent in ways if mistake.slight else ways[:1]:
-            kernel = Kernel(options, lines, options, batched, backward, mistake.name + slight, mistake)
-            if why := equivalent or why_not(mistake, kernel):
+        for version in versions:
+            kernel = Kernel(
+                options,
+                version.lines,
+                meant=options,
+                batched=mistake.meant.startswith("batch") or "padded" in options,
+                backward=backward,
+                name=mistake.name + version.suffix,
+                mistake=mistake,
+            )
+            why = version.equivalent or why_not(mistake, kernel)
+            if why:
                 left_out[mistake.name] = why
             else:
-                made.append(kernel)
-    return made, left_out
+                mutants.append(kernel)
+    return mutants, left_out
+
+
+class Version(NamedTuple):
+    """Lines that make a mistake: as it is usually made, or one of its kind that shows less."""
+
+    suffix: str
+    lines: str
+    equivalent: str = ""
+    """Why they are right all the same, if they are."""
 
 
 OF_OUTPUTS = {"Q", "K", "V", "head_outputs", "concat"}
@@ -439,14 +585,17 @@ def why_not(mistake: Mistake, kernel: Kernel) -> str:
     """Why there is no such kernel, or its mistake is not in this pass; nothing where there is one."""
     if kernel_options(mistake.meant) is None:
         return f"it is in more than Q, K and V and an output of them: {mistake.meant}"
-    goes_back = KINDS[mistake.meant].settings.backward
-    if goes_back and not kernel.backward:
+
+    is_of_backward = KINDS[mistake.meant].settings.backward
+    if is_of_backward and not kernel.backward:
         return "it is in the backward pass"
     if kernel.backward and "chunks" in kernel.options:
         return "it is in the forward pass"
     if kernel.unfit:
         return f"it is in {', '.join(kernel.unfit)}"
-    given = {name for names, _ in kernel.statements for name in names}
-    if kernel.backward and not goes_back and (given & OF_OUTPUTS or "dropout" in mistake.name):
+
+    # A backward pass is handed the output, and makes only the weights again.
+    gives_outputs = any(line.gives & OF_OUTPUTS for line in kernel.statements)
+    if kernel.backward and not is_of_backward and (gives_outputs or "dropout" in mistake.name):
         return "it is in the forward pass"
     return ""

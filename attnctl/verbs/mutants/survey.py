@@ -49,24 +49,36 @@ class Inputs:
     def words(self) -> str:
         """The options of the command line that say it."""
         shape = ",".join(map(str, self.shape))
-        back = " --backward" * self.backward + f" --seed {self.seed}" * (self.seed != 0)
-        return f"--dtype {self.dtype} --shape {shape} --draw {self.draw}{back}"
+        words = f"--dtype {self.dtype} --shape {shape} --draw {self.draw}"
+        if self.backward:
+            words += " --backward"
+        if self.seed != 0:
+            words += f" --seed {self.seed}"
+        return words
 
     def arrays(self, options: Collection[str]) -> dict[str, Any]:
         """The arguments of a kernel with these options, by name."""
         batch, heads, n, d = self.shape
         kv_heads = max(heads // 2, 1) if "grouped" in options else heads
         queries = n - n // 4 if "cached" in options else n
+
         keys = (batch, kv_heads, n, d)
-        sizes = {"q": (batch, heads, queries, d), "k": keys, "v": keys}
         if "paged" in options:
-            pool = (batch * -(-n // SLOTS) + 1, SLOTS, kv_heads, d)
-            sizes |= {"k": pool, "v": pool}
-        given = {name: self.numbers(name, size) for name, size in sizes.items()}
+            pages = batch * -(-n // SLOTS) + 1  # the first is no member's
+            keys = (pages, SLOTS, kv_heads, d)
+        sizes = {"q": (batch, heads, queries, d), "k": keys, "v": keys}
+
+        arrays = {}
         if self.backward:
-            given = {"d_output": self.normal("d_output", sizes["q"])} | given
-        rounded: dict[str, Any] = {name: round_in(self.dtype, array) for name, array in given.items()}
-        return rounded | {OPTIONS[name]: self.argument(name) for name in sorted(options) if OPTIONS[name]}
+            arrays["d_output"] = self.normal("d_output", sizes["q"])
+        for name, size in sizes.items():
+            arrays[name] = self.numbers(name, size)
+
+        arguments: dict[str, Any] = {name: round_in(self.dtype, array) for name, array in arrays.items()}
+        for option in sorted(options):
+            if OPTIONS[option]:
+                arguments[OPTIONS[option]] = self.argument(option)
+        return arguments
 
     def argument(self, option: str) -> Any:
         """What a kernel is handed for an option; a mask has a row that sees the last key alone."""
@@ -106,10 +118,14 @@ class Inputs:
         drawn = self.normal(name, size)
         if self.draw == "randn":
             return drawn
+
         drawn = drawn * np.exp(self.normal(f"{name} columns", size[-1:]) / 2)
         if name == "q":
-            drawn = drawn * 2 ** np.linspace(-1, 6, size[1])[:, None, None]
-        return drawn + self.normal("means", size[-1:]) / 2 if name == "v" else drawn
+            sharpness = 2 ** np.linspace(-1, 6, size[1])
+            drawn = drawn * sharpness[:, None, None]
+        if name == "v":
+            drawn = drawn + self.normal("means", size[-1:]) / 2
+        return drawn
 
 
 # --- when they pass ---
@@ -140,14 +156,17 @@ class Criterion:
         return float(np.mean(~(off <= allowed)))
 
     def passes(self, found: Array, right: Array, outside: float) -> bool:
-        if self.by_number and outside > 1 - (1.0 if self.ratio is None else self.ratio):
-            return False
+        if self.by_number:
+            wanted_share = 1.0 if self.ratio is None else self.ratio
+            if outside > 1 - wanted_share:
+                return False
         return self.cosine is None or cosine_of(found, right) >= self.cosine
 
 
 def cosine_of(found: Array, right: Array) -> float:
     """Of all numbers as one vector; that of zeros is 0."""
-    a, b = found.ravel().astype(np.float64), right.ravel().astype(np.float64)
+    a = found.ravel().astype(np.float64)
+    b = right.ravel().astype(np.float64)
     size = float(np.sqrt((a @ a) * (b @ b)))
     return float(a @ b) / size if size else 0.0
 
@@ -179,19 +198,26 @@ class KernelOutcome:
 @np.errstate(all="ignore")  # a wrong kernel's numbers may have no end
 def hold(name: str, found: Outputs, right: Outputs, criterion: Criterion) -> KernelOutcome:
     """Hold what came out to what is right, array by array; all have to pass."""
-    error = relative = outside = 0.0
+    error = 0.0
+    relative = 0.0
+    outside = 0.0
     passes = True
     for array, expected in zip(found, right, strict=True):
         if array.shape != expected.shape:
-            return KernelOutcome(name, False, inf, inf, 1.0)
+            return KernelOutcome(name, passes=False, error=inf, relative=inf, outside=1.0)
+
         off = np.abs(array - expected)
-        most = float(off.max(initial=0.0))
-        most = most if isfinite(most) else inf
-        beyond = criterion.outside(off, expected)
-        passes &= criterion.passes(array, expected, beyond)
-        error, outside = max(error, most), max(outside, beyond)
-        relative = max(relative, most / float(np.abs(expected).max(initial=0.0) or 1.0))
-    return KernelOutcome(name, passes, error, relative, outside)
+        largest = float(off.max(initial=0.0))
+        if not isfinite(largest):  # NaN is as far off as ∞
+            largest = inf
+        largest_right = float(np.abs(expected).max(initial=0.0)) or 1.0
+        outside_here = criterion.outside(off, expected)
+
+        passes &= criterion.passes(array, expected, outside_here)
+        error = max(error, largest)
+        relative = max(relative, largest / largest_right)
+        outside = max(outside, outside_here)
+    return KernelOutcome(name, passes, error=error, relative=relative, outside=outside)
 
 
 # --- kernels on some inputs ---
@@ -199,37 +225,43 @@ def hold(name: str, found: Outputs, right: Outputs, criterion: Criterion) -> Ker
 
 def hold_kernel(name: str, kernel: Kernel, inputs: Inputs, criterion: Criterion) -> KernelOutcome:
     arguments, right = ask(inputs, kernel.options)
-    found = tuple(round_in(inputs.dtype, array) for array in call_kernel(kernel, inputs, arguments))
-    return hold(name, found, right, criterion)
+    outputs = call_kernel(kernel, inputs, arguments)
+    rounded = tuple(round_in(inputs.dtype, array) for array in outputs)
+    return hold(name, rounded, right, criterion)
 
 
 @lru_cache(maxsize=8)
 def hold_right_ones(inputs: Inputs, criterion: Criterion) -> tuple[KernelOutcome, ...]:
     """What right programs give, each of which rounds in its own way."""
-    kernels = {name: Kernel(lines=lines, backward=inputs.backward) for name, lines in RIGHT.items()}
-    return tuple(hold_kernel(name, kernel, inputs, criterion) for name, kernel in kernels.items())
+    outcomes = []
+    for name, lines in RIGHT.items():
+        kernel = Kernel(lines=lines, backward=inputs.backward)
+        outcomes.append(hold_kernel(name, kernel, inputs, criterion))
+    return tuple(outcomes)
 
 
 @lru_cache(maxsize=32)
 def ask(inputs: Inputs, options: frozenset[str]) -> tuple[dict[str, Any], Outputs]:
     """The arguments of a kernel with these options, and what is right, computed in float64."""
     arguments = inputs.arrays(options)
-    exact = Kernel(options, meant=options, backward=inputs.backward)
-    return arguments, call_kernel(exact, inputs, {name: widen(value) for name, value in arguments.items()})
+    wide = {name: widen(value) for name, value in arguments.items()}
+    right = Kernel(options, meant=options, backward=inputs.backward)
+    return arguments, call_kernel(right, inputs, wide)
 
 
 def widen(value: Any) -> Any:
-    return value.astype(np.float64) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
+    is_real = isinstance(value, np.ndarray) and value.dtype.kind == "f"
+    return value.astype(np.float64) if is_real else value
 
 
 def call_kernel(kernel: Kernel, inputs: Inputs, arguments: Mapping[str, Any]) -> Outputs:
     """The outputs of a kernel; numbers of no shape where it cannot be called so."""
     with np.errstate(all="ignore"):
         try:
-            found = kernel.made(near=partial(round_in, inputs.dtype))(**arguments)
+            result = kernel.made(near=partial(round_in, inputs.dtype))(**arguments)
         except (ValueError, IndexError):
             return (np.zeros(0),) * (3 if kernel.backward else 1)
-    return found if isinstance(found, tuple) else (found,)
+    return result if isinstance(result, tuple) else (result,)
 
 
 # --- what tells them apart ---
@@ -245,23 +277,26 @@ Bounds = dict[str, frozenset[str]]
 
 def least_tolerance(right: tuple[KernelOutcome, ...]) -> float | None:
     """The least tolerance of one digit that is twice what right programs are off; None without end."""
-    most = 2 * max(outcome.error for outcome in right)
-    if not 0 < most < inf:
+    least = 2 * max(outcome.error for outcome in right)
+    if not 0 < least < inf:
         return None
-    digit = 10.0 ** floor(log10(most))
-    return float(f"{ceil(most / digit) * digit:.1g}")
+    digit = 10.0 ** floor(log10(least))
+    return float(f"{ceil(least / digit) * digit:.1g}")
 
 
 def fewest(bounds: Mapping[str, Bounds], wanted: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
     """Those of bounds, by type, that tell most of what is wanted, one by one; of the first type first."""
-    every = {command: told for of_type in bounds.values() for command, told in of_type.items()}
-    for several in (*[*bounds.values()][:1], every):
-        while several:
-            best = max(several, key=lambda command: len(several[command] & wanted))  # the first of the best
-            if not several[best] & wanted:
+    by_type = [*bounds.values()]
+    of_all_types = {command: told for of_type in by_type for command, told in of_type.items()}
+    for candidates in (*by_type[:1], of_all_types):
+        while candidates:
+            best = max(
+                candidates, key=lambda command: len(candidates[command] & wanted)
+            )  # the first of these
+            if not candidates[best] & wanted:
                 break
-            yield best, several[best]
-            wanted -= several[best]
+            yield best, candidates[best]
+            wanted -= candidates[best]
 
 
 def tell(mutant: Kernel) -> tuple[Inputs, KernelOutcome] | None:
@@ -314,10 +349,11 @@ class Trial:
             if self.progress:
                 self.progress(self.done, self.total)
 
-        found: dict[Inputs, tuple[KernelOutcome, ...]] = dict.fromkeys(several, ())
+        # Workers answer in any order.
+        by_inputs: dict[Inputs, tuple[KernelOutcome, ...]] = dict.fromkeys(several, ())
         for number, task in enumerate(tasks):
-            found[task.inputs] += tuple(held[number])
-        return found
+            by_inputs[task.inputs] += tuple(held[number])
+        return by_inputs
 
     def tasks(self, several: Sequence[Inputs]) -> Iterator[KernelTask]:
         names = [mutant.name for mutant in self.mutants]
@@ -359,7 +395,8 @@ class Survey:
     @property
     def survivors(self) -> list[KernelOutcome]:
         """Those that pass, the most wrong first."""
-        return sorted((outcome for outcome in self.wrong if outcome.passes), key=lambda x: -x.relative)
+        passing = [outcome for outcome in self.wrong if outcome.passes]
+        return sorted(passing, key=lambda outcome: -outcome.relative)
 
     @property
     def agrees(self) -> bool:
@@ -367,27 +404,33 @@ class Survey:
 
     def told_by(self, name: str) -> int | None:
         """The number of the first of the bounds by which it is told apart, from 1."""
-        return next((at for at, told in enumerate(self.bounds.values(), 1) if name in told), None)
+        for number, told in enumerate(self.bounds.values(), 1):
+            if name in told:
+                return number
+        return None
 
     def to_dict(self) -> dict[str, Any]:
-        inputs, mutants = self.inputs, {mutant.name: mutant for mutant in self.mutants}
+        mutants = {mutant.name: mutant for mutant in self.mutants}
+        survivors = []
+        for outcome in self.survivors:
+            told_by = self.told_by(outcome.name)
+            survivors.append({**outcome.to_dict(), **mutants[outcome.name].said, "told_by": told_by})
+
+        told_apart = []
+        for command, told in self.bounds.items():
+            names = [outcome.name for outcome in self.survivors if outcome.name in told]
+            told_apart.append({"command": command, "survivors": names})
+
         return {
             "schema": "attnctl.mutants/1",
             "criterion": {name: value for name, value in vars(self.criterion).items() if value is not None},
-            "inputs": {**vars(inputs), "shape": list(inputs.shape)},
+            "inputs": {**vars(self.inputs), "shape": list(self.inputs.shape)},
             "mutants": len(self.mutants),
-            "survivors": [
-                {**outcome.to_dict(), **mutants[outcome.name].said, "told_by": self.told_by(outcome.name)}
-                for outcome in self.survivors
-            ],
+            "survivors": survivors,
             "right": [outcome.to_dict() for outcome in self.right],
-            "told_apart": [
-                {"command": command,
-                 "survivors": [outcome.name for outcome in self.survivors if outcome.name in told]}
-                for command, told in self.bounds.items()
-            ],
+            "told_apart": told_apart,
             "left_out": dict(self.left_out),
-        }  # fmt: skip
+        }
 
     __str__ = Displayed.__str__
     _repr_mimebundle_ = Displayed._repr_mimebundle_
@@ -397,22 +440,41 @@ def survey(
     inputs: Inputs, criterion: Criterion, progress: Progress | None = None, engine: Engine | None = None
 ) -> Survey:
     """Hold every wrong kernel to a criterion, and look for what tells those that pass apart."""
-    made, left_out = make_mutants(backward=inputs.backward)
-    mutants = [mutant for mutant in made if all(array.size for array in ask(inputs, mutant.options)[1])]
-    small = "the inputs are too small for its kind of attention"
-    left_out |= {mutant.name: small for mutant in made if mutant not in mutants}
-    ways = product((inputs.dtype, "float32"), ("randn", "activations"))
-    others = (replace(inputs, shape=SMALL, dtype=dtype, draw=draw) for dtype, draw in ways)
+    every, left_out = make_mutants(backward=inputs.backward)
+    mutants = []
+    for mutant in every:
+        _, right = ask(inputs, mutant.options)
+        if all(array.size for array in right):
+            mutants.append(mutant)
+        else:
+            left_out[mutant.name] = "the inputs are too small for its kind of attention"
+
+    # Small inputs, in the type that is asked for first.
+    others = []
+    for dtype, draw in product((inputs.dtype, "float32"), ("randn", "activations")):
+        others.append(replace(inputs, shape=SMALL, dtype=dtype, draw=draw))
     tried = [*dict.fromkeys((inputs, *others))]
+
     trial = Trial(mutants, criterion, len(tried) * len(mutants), progress=progress, engine=engine)
-    found = trial.hold(inputs)
-    survivors = frozenset(outcome.name for outcome in found[inputs] if outcome.passes)
-    found |= trial.hold(*tried[1:]) if survivors else {}
+    outcomes = trial.hold(inputs)
+    survivors = frozenset(outcome.name for outcome in outcomes[inputs] if outcome.passes)
+    if survivors:
+        outcomes |= trial.hold(*tried[1:])
+
     bounds: dict[str, Bounds] = {}
-    for other, wrong in found.items():
-        if least := least_tolerance(hold_right_ones(other, criterion)):
+    for other, wrong in outcomes.items():
+        least = least_tolerance(hold_right_ones(other, criterion))
+        if least:
             command = f"attnctl mutants {Criterion(0.0, least).words()} {other.words()}"
             told = frozenset(outcome.name for outcome in wrong if outcome.error > least)
             bounds.setdefault(other.dtype, {})[command] = told
-    right, told_apart = hold_right_ones(inputs, criterion), dict(fewest(bounds, survivors))
-    return Survey(criterion, inputs, tuple(mutants), found[inputs], right, told_apart, left_out)
+
+    return Survey(
+        criterion,
+        inputs,
+        tuple(mutants),
+        wrong=outcomes[inputs],
+        right=hold_right_ones(inputs, criterion),
+        bounds=dict(fewest(bounds, survivors)),
+        left_out=left_out,
+    )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -75,28 +75,39 @@ class OwnTest:
 
     def file(self, kernel: Kernel) -> str:
         """The text of a kernel's file, called as the function that is tested is."""
-        more, torch = replace(kernel, options=self.options | kernel.options), self.library == "torch"
+        kernel = replace(kernel, options=self.options | kernel.options)
         right = Kernel(self.options, backward=self.backward)
-        if not torch and not self.names:
-            return more.text(right)
-        of = "array({})" if torch else "{}"
-        head, given = more.arrays, [of.format(name) for name in more.arrays]
-        for parameter in more.parameters:
+        is_torch = self.library == "torch"
+        if not is_torch and not self.names:
+            return kernel.text(right)
+
+        as_array = "array({})" if is_torch else "{}"
+        parameters = [*kernel.arrays]
+        passed = [as_array.format(name) for name in kernel.arrays]
+        for parameter in kernel.parameters:
             theirs = (self.names or {}).get(parameter, parameter)
-            head = [*head, f"{theirs}={default_of(parameter)}"]
-            given += [f"{parameter}={of.format(theirs)}"]
-        out = f"kernel({', '.join(given)})"
-        if torch:
-            several = f"tuple(torch.tensor(x).to(q) for x in {out})"
-            out = several if self.backward else f"torch.tensor({out}).to(q)"
+            parameters.append(f"{theirs}={default_of(parameter)}")
+            passed.append(f"{parameter}={as_array.format(theirs)}")
+
+        result = f"kernel({', '.join(passed)})"
+        if is_torch and self.backward:
+            result = f"tuple(torch.tensor(x).to(q) for x in {result})"
+        elif is_torch:
+            result = f"torch.tensor({result}).to(q)"
         return (
-            f"{more.text(right, 'kernel')}{OF_TORCH if torch else ''}\n\n"
-            f"def {kernel.called}({', '.join(head)}):\n    return {out}\n"
+            f"{kernel.text(right, 'kernel')}{OF_TORCH if is_torch else ''}\n\n"
+            f"def {kernel.called}({', '.join(parameters)}):\n    return {result}\n"
         )
 
 
-Survivor = tuple[Kernel, Inputs, KernelOutcome]
-"""A wrong kernel that a test lets pass, inputs that show what is wrong, and what it gives on these."""
+class Survivor(NamedTuple):
+    """A wrong kernel that a test lets pass."""
+
+    mutant: Kernel
+    inputs: Inputs
+    """Inputs that show what is wrong."""
+    outcome: KernelOutcome
+    """What it gives on these."""
 
 
 @dataclass(frozen=True)
@@ -112,19 +123,27 @@ class Score:
         return not self.survivors
 
     def to_dict(self) -> dict[str, Any]:
+        survivors = []
+        for mutant, inputs, outcome in self.survivors:
+            survivors.append(
+                {
+                    "name": mutant.name,
+                    **mutant.said,
+                    "relative": outcome.to_dict()["relative"],
+                    "input": inputs.words(),
+                    "file": str(self.test.path(f"{mutant.name}.npz")),
+                    "kernel": str(self.test.path(f"{mutant.name}.py")),
+                }
+            )
+
         return {
             "schema": "attnctl.mutants-of-a-test/1",
             "command": list(self.test.words),
             "mutants": len(self.mutants),
             "killed": len(self.mutants) - len(self.survivors),
-            "survivors": [
-                {"name": mutant.name, **mutant.said, "relative": outcome.to_dict()["relative"],
-                 "input": inputs.words(), "file": str(self.test.path(f"{mutant.name}.npz")),
-                 "kernel": str(self.test.path(f"{mutant.name}.py"))}
-                for mutant, inputs, outcome in self.survivors
-            ],
+            "survivors": survivors,
             "equivalent": dict(self.equivalent),
-        }  # fmt: skip
+        }
 
     __str__ = Displayed.__str__
     _repr_mimebundle_ = Displayed._repr_mimebundle_
@@ -147,17 +166,30 @@ def score_test(test: OwnTest, progress: Progress | None = None) -> Score:
     for name, text in files.items():
         write_text(text, test.path(f"{name}.py"))
     passing = run_all(test, files, progress)
-    told = {mutant: tell(mutant) for mutant in mutants if passing[mutant.name]}
-    survivors = [(mutant, *found) for mutant, found in told.items() if found]
-    survivors.sort(key=lambda survivor: -survivor[2].relative)
-    for mutant, inputs, _ in survivors:
-        save(test.path(f"{mutant.name}.npz"), mutant, inputs)
-    asked = [mistake for mistake in CATALOGUE if mistake.equivalent and test.takes(mistake.meant)]
-    left = {mistake.name: mistake.equivalent for mistake in asked}
-    same = [mutant for mutant, found in told.items() if not found]
-    left |= {mutant.name: "nothing tried tells it from the right one" for mutant in same}
-    counted = tuple(mutant for mutant in mutants if mutant not in same)
-    return Score(test, counted, tuple(survivors), left)
+
+    # What passes is a survivor only where some inputs show that it is wrong.
+    survivors = []
+    indistinct = []
+    for mutant in mutants:
+        if not passing[mutant.name]:
+            continue
+        shown = tell(mutant)
+        if shown:
+            survivors.append(Survivor(mutant, *shown))
+        else:
+            indistinct.append(mutant)
+    survivors.sort(key=lambda survivor: -survivor.outcome.relative)
+    for survivor in survivors:
+        save(test.path(f"{survivor.mutant.name}.npz"), survivor.mutant, survivor.inputs)
+
+    not_counted = {}
+    for mistake in CATALOGUE:
+        if mistake.equivalent and test.takes(mistake.meant):
+            not_counted[mistake.name] = mistake.equivalent
+    for mutant in indistinct:
+        not_counted[mutant.name] = "nothing tried tells it from the right one"
+    counted = tuple(mutant for mutant in mutants if mutant not in indistinct)
+    return Score(test, counted, tuple(survivors), not_counted)
 
 
 # --- the runs ---
@@ -165,34 +197,44 @@ def score_test(test: OwnTest, progress: Progress | None = None) -> Score:
 
 def run_all(test: OwnTest, files: Mapping[str, str], progress: Progress | None) -> dict[str, bool]:
     """Whether each kernel passes; an interrupted run goes on, unless a file of the test has changed."""
-    path, own = test.path(RESULTS), [Path(word) for word in test.words]
+    path = test.path(RESULTS)
     if is_special(path):
         raise AttnError(f"{path}: it is a pipe or a device; remove it")
-    changed = [str(file.stat().st_mtime_ns) for file in own if file.is_file()]
-    words = "\x1f".join([*test.words, *changed])
-    keys = {name: sha256(f"{words}\x1f{text}".encode()).hexdigest() for name, text in files.items()}
-    found: dict[str, bool] = kept(path)
-    if not found.get(keys[RIGHT_ONE]):
+    keys = keys_of(test, files)
+    results = kept(path)
+
+    if not results.get(keys[RIGHT_ONE]):
         passes, said = run_one(test, RIGHT_ONE, [])
         if not passes:
             raise AttnError(f"{test.folder / RIGHT_ONE}.py: the right kernel fails your test: {said}")
-        found[keys[RIGHT_ONE]] = True
-    left = [name for name in files if keys[name] not in found]
+        results[keys[RIGHT_ONE]] = True
+
+    left = [name for name in files if keys[name] not in results]
     running: list[Popen[bytes]] = []
     with ThreadPoolExecutor(test.jobs) as pool:
         begun = {pool.submit(run_one, test, name, running): name for name in left}
+        first = len(files) - len(left) + 1
         try:
-            for done, future in enumerate(as_completed(begun), len(files) - len(left) + 1):
-                found[keys[begun[future]]] = future.result()[0]
-                write_text(json_text(found, indent=1), path)
+            for done, future in enumerate(as_completed(begun), first):
+                results[keys[begun[future]]] = future.result()[0]
+                write_text(json_text(results, indent=1), path)
                 if progress:
                     progress(done, len(files))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in [*running]:
                 kill(process)
+
     path.unlink(missing_ok=True)
-    return {name: found[key] for name, key in keys.items()}
+    return {name: results[key] for name, key in keys.items()}
+
+
+def keys_of(test: OwnTest, files: Mapping[str, str]) -> dict[str, str]:
+    """A key for each kernel, of its file, the command, and when the files of that were changed."""
+    own_files = [Path(word) for word in test.words]
+    times = [str(file.stat().st_mtime_ns) for file in own_files if file.is_file()]
+    words = "\x1f".join([*test.words, *times])
+    return {name: sha256(f"{words}\x1f{text}".encode()).hexdigest() for name, text in files.items()}
 
 
 def kept(path: Path) -> dict[str, bool]:
@@ -207,9 +249,11 @@ def kept(path: Path) -> dict[str, bool]:
 
 def run_one(test: OwnTest, name: str, running: list[Popen[bytes]]) -> tuple[bool, str]:
     """Run the test on a kernel: whether it passes, and the last that it said. What hangs is killed."""
-    file, said = str(test.folder / f"{name}.py"), Said()
+    file = str(test.folder / f"{name}.py")
+    said = Said()
     with refuse_os_errors(test.words[0]):
         process = begin([word.replace(KERNEL, file) for word in test.words], said, said)
+
     running.append(process)
     try:
         process.wait(test.timeout)
@@ -220,6 +264,7 @@ def run_one(test: OwnTest, name: str, running: list[Popen[bytes]]) -> tuple[bool
     finally:
         kill(process)  # and what it left running
         running.remove(process)
+
     lines = [line for line in said.end().decode("utf-8", "replace").split("\n") if line.strip()]
     return passes, lines[-1] if lines else "it said nothing"
 

@@ -21,36 +21,41 @@ ONE = 0.995
 TITLES = ("passes, and is wrong", "off by", "outside", "told by", "")
 
 
-def survey_lines(found: Survey, screen: Screen) -> Iterator[Element]:
-    shape = " × ".join(map(str, found.inputs.shape))
-    survivors, back = found.survivors, ", gradients" * found.inputs.backward
+def survey_lines(survey: Survey, screen: Screen) -> Iterator[Element]:
+    survivors = survey.survivors
+    shape = " × ".join(map(str, survey.inputs.shape))
+    gradients = ", gradients" if survey.inputs.backward else ""
     yield from screen.sentence(
-        f"{len(survivors)} of {len(found.wrong)} wrong programs pass: {found.criterion.words()}, "
-        f"{found.inputs.dtype}, {shape} of {found.inputs.draw}{back}.",
+        f"{len(survivors)} of {len(survey.wrong)} wrong programs pass: {survey.criterion.words()}, "
+        f"{survey.inputs.dtype}, {shape} of {survey.inputs.draw}{gradients}.",
         "bad" if survivors else "right",
     )
-    yield from screen.sentence(said_of_right(found.right))
+    yield from screen.sentence(said_of_right(survey.right))
     if not survivors:
         return
-    words = {mutant.name: mutant.said["words"] for mutant in found.mutants}
-    rows: list[Sequence[Span]] = [
-        [
-            (outcome.name, "name"),
-            (percent(outcome.relative), ""),
-            (percent(outcome.outside), ""),
-            (str(found.told_by(outcome.name) or "nothing tried"), ""),
-            (screen.printable(words[outcome.name]), "aside"),
-        ]
-        for outcome in survivors
-    ]
+
+    words = {mutant.name: mutant.said["words"] for mutant in survey.mutants}
+    rows: list[Sequence[Span]] = []
+    for outcome in survivors:
+        told_by = survey.told_by(outcome.name)
+        rows.append(
+            [
+                (outcome.name, "name"),
+                (percent(outcome.relative), ""),
+                (percent(outcome.outside), ""),
+                (str(told_by or "nothing tried"), ""),
+                (screen.printable(words[outcome.name]), "aside"),
+            ]
+        )
     yield from Listing(screen, [list(TITLES)], rows, frozenset({0, 4})).fit(4).lines()
     yield from screen.sentence(
         "Off by: the largest difference, by the largest right number. Outside: the share of numbers beyond "
         "the criterion.",
         "aside",
     )
-    for number, command in enumerate(found.bounds, 1):
-        told = sum(found.told_by(outcome.name) == number for outcome in survivors)
+
+    for number, command in enumerate(survey.bounds, 1):
+        told = sum(survey.told_by(outcome.name) == number for outcome in survivors)
         yield []
         yield from screen.sentence(f"{number} tells {told} of them apart, and right programs pass it:")
         yield [("  ", ""), (command, "")]
@@ -60,8 +65,8 @@ def said_of_right(right: Sequence[KernelOutcome]) -> str:
     failing = [outcome for outcome in right if not outcome.passes]
     if not failing:
         return f"All {len(right)} right programs pass."
-    said = ", ".join(f"{outcome.name} (off by {percent(outcome.relative)})" for outcome in failing)
-    return f"Of {plural(len(right), 'right program')} {len(failing)} would fail: {said}."
+    names = ", ".join(f"{outcome.name} (off by {percent(outcome.relative)})" for outcome in failing)
+    return f"Of {plural(len(right), 'right program')} {len(failing)} would fail: {names}."
 
 
 def percent(share: float) -> str:
@@ -70,28 +75,37 @@ def percent(share: float) -> str:
         return "no end"
     if 0 < share < LEAST:
         return f"< {100 * LEAST:g} %"
-    return f"{100 * share:.2g} %" if share < ONE else f"{100 * share:,.0f} %"
+    if share < ONE:
+        return f"{100 * share:.2g} %"
+    return f"{100 * share:,.0f} %"
 
 
-def score_lines(found: Score, screen: Screen) -> Iterator[Element]:
-    count, survivors = len(found.mutants), found.survivors
+def score_lines(score: Score, screen: Screen) -> Iterator[Element]:
+    count = len(score.mutants)
+    survivors = score.survivors
     killed = f"{count - len(survivors)} of {count} wrong kernels killed"
-    yield from screen.sentence(
-        f"{killed}; {len(survivors)} survive." if survivors else f"{killed}.",
-        "bad" if survivors else "right",
-    )
-    rows: list[Sequence[Span]] = [
-        [
-            (mutant.name, "name"),
-            (percent(outcome.relative), ""),
-            (screen.printable(f"{inputs.words()}: {found.test.path(f'{mutant.name}.npz')}"), ""),
-            (screen.printable(mutant.said["words"]), "aside"),
-        ]
-        for mutant, inputs, outcome in survivors
-    ]
+    if survivors:
+        yield from screen.sentence(f"{killed}; {len(survivors)} survive.", "bad")
+    else:
+        yield from screen.sentence(f"{killed}.", "right")
+
+    rows: list[Sequence[Span]] = []
+    for mutant, inputs, outcome in survivors:
+        file = score.test.path(f"{mutant.name}.npz")
+        rows.append(
+            [
+                (mutant.name, "name"),
+                (percent(outcome.relative), ""),
+                (screen.printable(f"{inputs.words()}: {file}"), ""),
+                (screen.printable(mutant.said["words"]), "aside"),
+            ]
+        )
     if rows:
         titles = ["survives", "off by", "on these inputs", ""]
         yield from Listing(screen, [titles], rows, frozenset({0, 2, 3})).fit(2).lines()
-    for why in dict.fromkeys(found.equivalent.values()):
-        names = [name for name, reason in found.equivalent.items() if reason == why]
-        yield from screen.sentence(f"Not counted: {', '.join(names)}: {why}.", "aside")
+
+    names_by_reason: dict[str, list[str]] = {}
+    for name, reason in score.equivalent.items():
+        names_by_reason.setdefault(reason, []).append(name)
+    for reason, names in names_by_reason.items():
+        yield from screen.sentence(f"Not counted: {', '.join(names)}: {reason}.", "aside")

@@ -65,6 +65,7 @@ def attend(g, o):
         k, v = (g[f"{n}_pages"][table].flatten(1, 2).transpose(1, 2) for n in ("key", "value"))
     else:
         q, k, v = g["Q"], g["K"], g["V"]
+    k, v = (x * g[n][:, None, None] if n in g else x for x, n in ((k, "k_scale"), (v, "v_scale")))
     past = g["past_key"].shape[-2] if "past_key" in g else 0
     how = o.get("qk_norm")
     if how and not how.get("after_rotation"):
@@ -271,6 +272,8 @@ def layers():
     pages = {"key_pages": normal(5, 2, 2, 4), "value_pages": normal(5, 2, 2, 3)}
     table = {"page_table": torch.tensor([[4, 1], [2, 4]]), "key_lengths": torch.tensor([3, 4])}
     yield case("pages, one of them shared", {"Q": normal(2, 2, 3, 4), **pages, **table}, layout="bhnd")
+    scales = {"k_scale": normal(2), "v_scale": normal(2)}
+    yield case("scales of stored keys and values", {**of_heads(heads=4, lead=(2,)), **scales}, causal=True)
 
 
 if __name__ == "__main__":

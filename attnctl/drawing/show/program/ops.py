@@ -187,7 +187,7 @@ def project_back(w: Writing) -> str:
     return w.product(w.library.reduce("sum", each, -3))
 
 
-@writes(products.SumRows, products.SumTokens, norms.SumProducts)
+@writes(products.SumRows, products.SumTokens, norms.SumProducts, norms.SumProductsOfHeads)
 def sum_rows(w: Writing) -> str:
     takes, gives = w.spread_axes()
     summed = tuple(at for at, axis in enumerate(takes[0]) if axis not in gives)
@@ -242,6 +242,11 @@ def sum_like(w: Writing) -> str:
 @writes(norms.ScaleColumns)
 def scale_columns(w: Writing) -> str:
     return f"{w.names[0]} * {w.names[1]}"
+
+
+@writes(norms.ScaleHeads)
+def scale_heads(w: Writing) -> str:
+    return f"{w.names[0]} * {w.names[1]}[:, None, None]"
 
 
 # --- scores ---
