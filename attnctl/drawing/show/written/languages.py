@@ -443,6 +443,9 @@ class Markdown(Latex):
         """What reads the formula has the characters of the page, and few commands."""
         return MARKDOWN_SIGNS.get(char, char)
 
+    def document(self, body: Sequence[str]) -> Iterator[str]:
+        return iter(body)
+
     def begin(self, title: str) -> Iterator[str]:
         yield f"# {self.words(title)}"
         yield ""
