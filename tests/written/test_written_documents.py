@@ -257,6 +257,6 @@ def test_typst_compiles():
 @pytest.mark.parametrize("words", [("run", "I love AI"), ("explain", "I love AI", "A[0,love,AI]")])
 def test_markdown_begins_with_its_heading(call, words):
     done = call(*words, "--as", "markdown")
-    assert done.out.startswith("# ")
+    assert done.out.startswith("#")
     assert "\\documentclass" not in done.out
     assert "\\end{document}" not in done.out
