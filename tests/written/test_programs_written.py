@@ -327,8 +327,6 @@ OF_ATTENTION = {
 }  # fmt: skip
 
 UNREAD = {
-    "gate": "the gate's sigmoid is taken for a softmax",
-    "run gate": "the same",
     "temperature": "the factor of Q is not followed",
     "run temperature": "the same",
     "gradients-by-hand": "one of its products is taken for an attention",
@@ -336,7 +334,6 @@ UNREAD = {
     "run ranges": "the same",
     "attend chunked-sink": "the same",
     "run edited": "scores that are given come from no product",
-    "run window": "a window as wide on both sides",
     "run blind": "a row that sees nothing",
     "attend lengths": "an offset for each member has no flag",
 }

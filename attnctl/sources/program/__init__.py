@@ -22,7 +22,7 @@ from attnctl.inputs.plan.intended import trace_of_arrays
 from attnctl.math import Array
 from attnctl.record import ATTENTION, Trace
 from attnctl.sources.dump import Dump
-from attnctl.sources.program.attention import Attention, AttentionFinder
+from attnctl.sources.program.attention import Attention, AttentionFinder, without_backward
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.join import join
 from attnctl.sources.program.layers import LayerReader
@@ -84,7 +84,8 @@ class RecordedProgram:
         """The attentions in order, those of a loop joined."""
         finder = AttentionFinder(self.graph, self.origins)
         with np.errstate(all="ignore"):
-            found = join(self.graph, join_tiles(self.graph, finder.attentions()))
+            forward = without_backward(finder.attentions())
+            found = join(self.graph, join_tiles(self.graph, forward))
         self.unread = finder.unread
         for n, reason in finder.unread:
             self.left.append(Left(str(place_of(self.graph, n)), reason))

@@ -111,6 +111,8 @@ class Attention:
     """True if it read some keys at a time: its weights were never there as a whole."""
     sink: ScoreLine | None = None
     """The logits of a sink that the softmax reads beside the scores, as wide as these."""
+    sums_queries: bool = False
+    """True where its second product sums over queries, as a backward pass does, or weights transposed."""
     suspect: int | None = None
     """Of tiles the first running sum that is not what it should be."""
     arguments: Mapping[str, object] = field(default_factory=dict)
@@ -134,6 +136,24 @@ def join_heads(attention: Attention) -> None:
     attention.lines = [ScoreLine(line.n, join(np.asarray(line.array))) for line in attention.lines]
     if attention.sink is not None:
         attention.sink = ScoreLine(attention.sink.n, join(np.asarray(attention.sink.array)))
+
+
+def without_backward(found: Sequence[Attention]) -> list[Attention]:
+    """Those of a forward pass: what weights that are read as they are give transposed are gradients."""
+    forward = {attention.product for attention in found if not attention.sums_queries}
+    return [each for each in found if not each.sums_queries or each.product not in forward]
+
+
+def is_of_gradients(weights: Array) -> bool:
+    """True for gradients of scores: a softmax's come to 0 in each row, whatever the loss is."""
+    if weights.dtype.kind != "f" or weights.ndim < 2:
+        return False
+    sizes = np.abs(weights)
+    for axis in (-1, -2):
+        size = sizes.sum(axis)
+        if size.any() and (np.abs(weights.sum(axis)) <= 1e-4 * size).all():
+            return True
+    return False
 
 
 class Unread(Exception):  # noqa: N818  (a reason, no accident)
@@ -172,7 +192,7 @@ class AttentionFinder:
             chain = self.without_partial(self.chain(weights, {}))
             if not chain:
                 continue
-            if not self.is_attention(chain, v):
+            if not self.is_attention(chain, v) or is_of_gradients(graph.value(chain[-1])):
                 continue
             # Without a softmax it may be something else that merely looks like one.
             is_sure = any(graph.op(line) in SOFT for line in chain)
@@ -303,6 +323,8 @@ class AttentionFinder:
     def is_attention(self, chain: Sequence[int], v: int) -> bool:
         """True if a softmax stands on the way, or what comes of it looks like one."""
         graph = self.graph
+        if any(itertools.starmap(self.is_sigmoid, itertools.pairwise(chain))):
+            return False
         if any(graph.op(n) in SOFT for n in chain):
             return True
         first = graph.product(chain[0])
@@ -317,6 +339,13 @@ class AttentionFinder:
         operands = (first.left, first.right, v)
         projections = [self.origins.origin(n).projection for n in operands]
         return len({projection.weight for projection in projections if projection is not None}) == 3
+
+    def is_sigmoid(self, before: int, n: int) -> bool:
+        """True for 1 + exp(−x), by which a gate divides: a softmax adds numbers of a row instead."""
+        graph = self.graph
+        if graph.op(before) != "exp" or graph.value(before).shape != graph.value(n).shape:
+            return False
+        return bool(np.allclose(graph.value(n) - graph.value(before), 1))
 
     def axes_of_chain(self, chain: Sequence[int], first: Labels) -> list[tuple[Labels, tuple[int, ...]]]:
         """The axes of each array of a chain, and the shape in which it has them."""
@@ -385,7 +414,9 @@ class AttentionFinder:
             chain = [*chain, normalized_weights]
             axes = [*axes, axes[-1]]
 
-        attention = Attention(product=chain[0], output=output, factor=first.factor)
+        attention = Attention(
+            product=chain[0], output=output, factor=first.factor, sums_queries=key != summed[0]
+        )
         laid = {"Q": (q, q_axes), "K": (k, k_axes), "V": (v, v_axes), "head_outputs": (output, out_axes)}
         if sink is not None:
             chain = [*chain, sink]

@@ -46,7 +46,16 @@ class Meaning:
             and graph.is_float(n)
             and n not in graph.superseded
             and all(self.ends(child, n) for child in graph.children[n])
+            and not self.is_written_out(n)
         ]
+
+    def is_written_out(self, n: int) -> bool:
+        """True for the lists of numbers that an array was made of: the array is what is read."""
+        graph = self.graph
+        if graph.op(n) != "list":
+            return False
+        arrays = [m for m in graph.events if m > n and graph.op(m) != "list" and graph.has_value(m)]
+        return any(is_same(graph.value(m), graph.value(n)) for m in arrays)
 
     def ends(self, child: int, n: int, depth: int = 8) -> bool:
         """True if what was made of an array is never read, or is but the array moved and never read."""

@@ -19,6 +19,9 @@ from attnctl.sources.program.relations import (
     is_same,
 )
 
+MOST_BETWEEN = 40
+"""Expressions between the heads and their projection that are looked at."""
+
 
 class OutputReader:
     """Reads concat and output."""
@@ -61,10 +64,15 @@ class OutputReader:
             steps.put(OUTPUT, output.reshape(batch, queries, -1), [projection.n])
         elif projection is None:
             unused = self.meaning.unused_output_weight(steps, heads * width)
-            if unused is not None and CONCAT in steps.arrays:
+            if unused is not None and CONCAT in steps.arrays and not self.is_read_later(unused, n):
                 matrix = self.meaning.matrix_of(unused, (heads * width,))
                 steps.put(W_O, matrix, [unused])
                 steps.put(OUTPUT, steps.arrays.pop(CONCAT), steps.events.pop(CONCAT))
+
+    def is_read_later(self, weight: int, concat: int) -> bool:
+        """True if something that was made of the heads is projected by it: gated first, or normed."""
+        graph = self.graph
+        return any(concat in graph.ancestors(child, most=MOST_BETWEEN) for child in graph.children[weight])
 
     def follow_moves(self, attention: Attention) -> tuple[int, list[int]]:
         """The last array that only moves what the second product gave, and those on the way to it."""

@@ -56,14 +56,23 @@ def what_was_meant(
     `causal` says that a causal mask was asked for, or that the program made one; `is_newest` that the
     queries are the last tokens of a cache; `first_query` where the first stands among the keys, if known.
     """
-    queries, keys = hidden.shape[-2:]
-    if not causal and shows_triangle(hidden):
-        causal = True
-    if is_newest and keys > queries and (hidden == causal_hides(queries, keys)).all():
-        causal = True  # as if the newest tokens were the first ones
-    if not causal:
-        return padding_meant(hidden, asked)
+    around = width_around(hidden)
+    if around is not None and not asked.get("causal"):
+        return Meant({} if "window" in asked else {"window": (around, around)}, {})
 
+    queries, keys = hidden.shape[-2:]
+    begins_anew = is_newest and keys > queries and (hidden == causal_hides(queries, keys)).all()
+    # Newest tokens that are masked as if they were the first ones are meant to be causal, too.
+    if causal or shows_triangle(hidden) or begins_anew:
+        return causal_meant(hidden, asked, is_newest=is_newest, first_query=first_query)
+    return padding_meant(hidden, asked)
+
+
+def causal_meant(
+    hidden: Array, asked: dict[str, Any], *, is_newest: bool, first_query: int | None
+) -> Meant:
+    """What was meant of a causal mask, and beside it: padding, texts in a row, a window."""
+    queries, keys = hidden.shape[-2:]
     if first_query is not None:
         offset = first_query
     else:
@@ -169,6 +178,17 @@ def offset_shown(hidden: Array) -> int:
         if (hidden == causal_hides(queries, keys, offset)).all():
             return offset
     return keys - queries
+
+
+def width_around(hidden: Array) -> int | None:
+    """How many keys a query sees on either side, if it sees as many on both and no others."""
+    queries, keys = hidden.shape[-2:]
+    if queries != keys or not hidden.any():
+        return None
+    first = hidden.reshape(-1, queries, keys)[0, 0]
+    width = int((~first).sum()) - 1
+    distance = np.abs(np.arange(queries)[:, None] - np.arange(keys))
+    return width if width > 0 and (hidden == (distance > width)).all() else None
 
 
 def window_shown(hidden: Array, offset: int) -> int | None:
