@@ -60,8 +60,21 @@ def plant_partly_ignored(case: WrongStep) -> Iterator[Plant]:
         yield Plant(case.put(MASKED, hide, scores), "the given mask is ignored beside the others")
 
 
-def joined_otherwise(hide: Hide) -> Hide:
-    return wrong.SeenByAny(hide.offset, hide.at, hide.rules)
+def plant_joined_otherwise(case: WrongStep) -> Iterator[Plant]:
+    """Rules joined by or; one within another, as a window in causal, is named as ignored beside it."""
+    hide = find_mask(case)
+    if hide is None or not has_several_rules(case):
+        return
+    joined = case.put(MASKED, wrong.SeenByAny(hide.offset, hide.at, hide.rules))
+    ignored = [plant.case for plant in plant_partly_ignored(case)]
+    value = joined.value(anyway=True)
+    others = [each.value(anyway=True) for each in ignored]
+    if value is None or not any(other is not None and same_seen(value, other) for other in others):
+        yield Plant(joined)
+
+
+def same_seen(value: Array, other: Array) -> bool:
+    return value.shape == other.shape and np.array_equal(value, other, equal_nan=True)
 
 
 def has_several_rules(case: WrongStep) -> bool:
@@ -197,7 +210,7 @@ MASKS = (
         "mask-joined-by-or",
         "a key is seen where any of the rules shows it, not only where all of them do",
         "combine masks that are True where a key is seen with &: what any rule hides is hidden",
-        HIDE.where(has_several_rules).instead(joined_otherwise),
+        plant_joined_otherwise,
         why="Masks that are True where a key is hidden are joined by or; those that show keys, by and.",
         meant="masked causal",
         example="masked_scores = np.where(np.tril(np.ones((n, n), bool)) | mask, scaled_scores, -np.inf)",

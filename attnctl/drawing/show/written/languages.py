@@ -234,6 +234,10 @@ OF_OTHERS = (
 )
 
 
+PLAIN_NAME = re.compile(r"\w+", re.ASCII)
+"""A name that LaTeX takes as it is, but for its underscores."""
+
+
 class Latex(Language):
     name = "latex"
     symbols: ClassVar[dict[str, str]] = {
@@ -265,10 +269,13 @@ class Latex(Language):
         return f"\\text{{{self.words(text)}}}"
 
     def variable(self, letter: str, index: str = "") -> str:
-        base = letter if len(letter) == 1 or letter.startswith("\\") else self.upright(letter)
+        own = letter in self.symbols.values() or (len(letter) == 1 and letter.isalnum())
+        base = letter if own else self.upright(letter)
         return self.below(base, index) if index else base
 
     def upright(self, name: str) -> str:
+        if not PLAIN_NAME.fullmatch(name):
+            return self.quoted(name)  # a file may call a step anything
         return f"\\mathrm{{{name.replace('_', chr(92) + '_')}}}"
 
     def below(self, base: str, index: str) -> str:
@@ -371,7 +378,7 @@ class Typst(Language):
         return f'"{plain}"'
 
     def variable(self, letter: str, index: str = "") -> str:
-        own = len(letter) == 1 or letter in self.symbols.values()
+        own = letter in self.symbols.values() or (len(letter) == 1 and letter.isalnum())
         base = letter if own else self.quoted(letter)
         return self.below(base, index) if index else base
 
@@ -451,7 +458,8 @@ class Markdown(Latex):
         yield ""
 
     def heading(self, title: str) -> Iterator[str]:
-        yield f"## {title}"
+        """The name of a step as it is; an address has tokens, which are anyone's."""
+        yield f"## {title if title.isidentifier() else self.words(title)}"
         yield ""
 
     def equation(self, lines: Sequence[str]) -> Iterator[str]:
@@ -466,7 +474,7 @@ class Markdown(Latex):
     def matrices(self, matrices: Sequence[Matrix]) -> Iterator[str]:
         for matrix in matrices:
             if matrix.caption:
-                yield f"### {matrix.caption}"
+                yield f"### {self.words(matrix.caption)}"
                 yield ""
             shown = [[self.in_cell(cell) for cell in row] for row in matrix.cells]
             yield from table_lines(matrix.columns, matrix.rows, shown)
