@@ -132,7 +132,7 @@ from attnctl.verbs.conform.target import make_target
 
 print(attnctl.greet.__name__, "greet" in dir(attnctl))
 print(ops.OPS["Halve"].__module__, "mine" in FAMILIES)
-print(attnctl.conform("halved", quick=True, features=["attention"]).agrees)
+print(attnctl.conform("halved", quick=True, features=["attention"], dtypes=["float64"]).agrees)
 """
 
 
