@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from typing import NamedTuple
 
 from attnctl.sources.program.graph import Graph
@@ -39,7 +39,11 @@ class Handing:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.tree = cache(self.read_tree)
-        self.sites = {(site.file, *spot_of_site(site)): n for n, site in enumerate(graph.sites)}
+
+    @cached_property
+    def sites(self) -> dict[tuple[object, ...], int]:
+        """The number of each site by where it stands; asked for only where something is wrong."""
+        return {(site.file, *spot_of_site(site)): n for n, site in enumerate(self.graph.sites)}
 
     def read_tree(self, file: str) -> ast.Module | None:
         try:

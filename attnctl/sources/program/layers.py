@@ -45,7 +45,6 @@ class LayerReader:
 
         (layers,) = further
         assert layers is not None
-        is_any = False
         for name in borrowed:
             meant = self.made_later(theirs[name], layers)
             if meant is None or meant in steps.unused:
@@ -55,8 +54,7 @@ class LayerReader:
                 steps.arrays[name] = matrix
                 steps.unused.append(meant)
                 steps.borrowed.append(name)
-                is_any = True
-        return is_any
+        return bool(steps.borrowed)
 
     # --- weights that were made alike ---
 

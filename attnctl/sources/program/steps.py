@@ -131,16 +131,9 @@ class StepReader:
         begins = begins_softmax(self.graph, attention.lines)
         if not begins:
             return False
-        number = begins - 1
-        while number and self.is_shifted(attention, number):
-            number -= 1
-        scores = np.asarray(attention.lines[number].array, float)
+        arrays = [np.asarray(line.array) for line in attention.lines]
+        scores = arrays[before_shifts(arrays, begins)].astype(float)
         return sinks_shown(scores[None], np.asarray(attention.lines[-1].array)[None]) is not None
-
-    def is_shifted(self, attention: Attention, number: int) -> bool:
-        """True if a line is the one before, less the largest number of each row."""
-        before, now = (np.asarray(line.array) for line in attention.lines[number - 1 : number + 1])
-        return before.shape == now.shape and classify(before, now).kind is ChangeKind.SHIFT
 
     def has_slopes(self, attention: Attention) -> bool:
         """True if what is added to its scores are ALiBi's slopes, one for each head."""
@@ -208,10 +201,7 @@ class StepReader:
         if (before <= HIDDEN).any():
             # Keys are missing from the first line on, as in rows of a growing cache: only the scores
             # that the softmax reads have a name then.
-            number = max(begins - 1, 0)
-            while number and classify(lines[number - 1][1], lines[number][1]).kind is ChangeKind.SHIFT:
-                number -= 1
-            last_n, last = lines[number]
+            last_n, last = lines[before_shifts([array for _, array in lines], begins)]
             steps.put(MASKED, infinite(last), [last_n])
             steps.scale_events += self.scaled_in(lines[:begins])
         else:
@@ -431,6 +421,18 @@ def favours_far_keys(added: Array) -> bool:
     expected: Array = np.broadcast_to(slopes[:, None, None] * distance, added.shape)
     lower: Array = np.tri(queries, keys, dtype=bool)
     return bool(np.allclose((added - own)[..., lower], expected[..., lower], rtol=1e-3, atol=1e-6))
+
+
+def before_shifts(lines: Sequence[Array], begins: int) -> int:
+    """The last line before a softmax from which nothing was taken off row by row, as maxima are."""
+    number = max(begins - 1, 0)
+    while number:
+        before = lines[number - 1]
+        now = lines[number]
+        if before.shape != now.shape or classify(before, now).kind is not ChangeKind.SHIFT:
+            break
+        number -= 1
+    return number
 
 
 ADDED = frozenset({"+", "add", "in place +", "in place", "-", "where", "masked_fill", "baddbmm"})

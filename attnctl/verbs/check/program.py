@@ -422,7 +422,7 @@ class Truth:
             value = getattr(known, "value", None)
             if isinstance(value, np.ndarray):
                 self.values[name] = value
-        for name in (step, *LATER):
+        for name in dict.fromkeys((step, *LATER)):
             known = walk.expect(name) if name in walk.derivation else None
             if known is not None:
                 self.values[name] = known.value

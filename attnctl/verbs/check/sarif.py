@@ -7,12 +7,12 @@ results, each with a rule, a level, a message, and a region of a file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from urllib.parse import quote
 
 from attnctl.base import __version__
 from attnctl.store.files import encode_json, json_text, sink
-from attnctl.verbs.check.report import CheckedTrace, Finding, Report, Unjudged
+from attnctl.verbs.check.report import CheckedTrace, Finding, Report
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 UNEXPLAINED = "wrong-step"
@@ -25,28 +25,57 @@ MEANING = {
 }
 
 
+class SarifResult(NamedTuple):
+    """One result of a run, and what its rule is about."""
+
+    rule: str
+    meaning: str
+    level: str
+    text: str
+    location: dict[str, Any]
+    step: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "ruleId": self.rule,
+            "level": self.level,
+            "message": {"text": self.text},
+            "locations": [self.location],
+            "properties": {"step": self.step},
+        }
+
+
 def write_sarif(found: Sequence[Report | CheckedTrace], stream: IO[Any]) -> None:
     """Write what checks found as one run of SARIF."""
     reports = [one.report if isinstance(one, CheckedTrace) else one for one in found]
     results = [result for report in reports if report is not None for result in results_of(report)]
-    rules = {result["ruleId"]: rule(result) for result in results}
-    for result in results:
-        del result["properties"]["rule"]
+    meanings = {result.rule: result.meaning for result in results}
+    rules = [{"id": rule, "shortDescription": {"text": meaning}} for rule, meaning in meanings.items()]
 
-    driver = {"name": "attnctl", "version": __version__, "rules": list(rules.values())}
-    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    run = {
+        "tool": {"driver": {"name": "attnctl", "version": __version__, "rules": rules}},
+        "columnKind": "unicodeCodePoints",
+        "results": [result.to_dict() for result in results],
+    }
     text = json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1)
     sink(stream)(encode_json(f"{text}\n"))
 
 
-def results_of(report: Report) -> Iterator[dict[str, Any]]:
+def results_of(report: Report) -> Iterator[SarifResult]:
     for finding in report.findings:
         yield result_of(report, finding)
     for unjudged in report.cannot_tell:
-        yield result_of_unjudged(unjudged)
+        yield SarifResult(
+            NOT_JUDGED,
+            MEANING[NOT_JUDGED],
+            "note",
+            text=f"{unjudged.step} cannot be judged: {unjudged.words}.",
+            location=named_location(unjudged.step),
+            step=unjudged.step,
+        )
 
 
-def result_of(report: Report, finding: Finding) -> dict[str, Any]:
+def result_of(report: Report, finding: Finding) -> SarifResult:
     """One wrong step: an error where it is made, or of no place where the numbers came alone."""
     text = f"{finding.step} is wrong"
     if finding.words:
@@ -54,8 +83,8 @@ def result_of(report: Report, finding: Finding) -> dict[str, Any]:
     elif finding.hint:
         text += f". {finding.hint}"
 
+    location = named_location(finding.step)
     place = report.places.get(finding.step)
-    location: dict[str, Any] = {"logicalLocations": [{"name": finding.step, "kind": "variable"}]}
     if place is not None and place.span:
         location["physicalLocation"] = {
             "artifactLocation": {"uri": quote(str(place.span["file"]))},
@@ -66,24 +95,10 @@ def result_of(report: Report, finding: Finding) -> dict[str, Any]:
                 "endColumn": place.span["end_column"],
             },
         }
-    return {
-        "ruleId": finding.mistake or UNEXPLAINED,
-        "level": "error",
-        "message": {"text": f"{text}."},
-        "locations": [location],
-        "properties": {"step": finding.step, "rule": finding.words or MEANING[UNEXPLAINED]},
-    }
+    rule = finding.mistake or UNEXPLAINED
+    meaning = finding.words or MEANING[UNEXPLAINED]
+    return SarifResult(rule, meaning, "error", f"{text}.", location=location, step=finding.step)
 
 
-def result_of_unjudged(unjudged: Unjudged) -> dict[str, Any]:
-    return {
-        "ruleId": NOT_JUDGED,
-        "level": "note",
-        "message": {"text": f"{unjudged.step} cannot be judged: {unjudged.words}."},
-        "locations": [{"logicalLocations": [{"name": unjudged.step, "kind": "variable"}]}],
-        "properties": {"step": unjudged.step, "rule": MEANING[NOT_JUDGED]},
-    }
-
-
-def rule(result: dict[str, Any]) -> dict[str, Any]:
-    return {"id": result["ruleId"], "shortDescription": {"text": result["properties"]["rule"]}}
+def named_location(step: str) -> dict[str, Any]:
+    return {"logicalLocations": [{"name": step, "kind": "variable"}]}
