@@ -87,7 +87,7 @@ WRONG = {
     "W_O that is never read": Fault(
         f"{IN_HEADS}out = np.concatenate(heads, -1)\n", "out = np.conc", "output-projection-missing"
     ),
-    "scaled by the root of the length, in lists": Fault(IN_LISTS, "np.array(s)", "scale-other"),
+    "scaled by the root of the length, in lists": Fault(IN_LISTS, "s = [[sum", "scale-other"),
 }
 
 

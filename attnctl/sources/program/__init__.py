@@ -97,7 +97,7 @@ class RecordedProgram:
         out: list[Steps] = []
         with np.errstate(all="ignore"):
             judged = self.judged()
-            self.reader.masks.some_causal = any(map(self.reader.masks.shows_causal, judged))
+            self.reader.masks.look_around(judged)
             for attention in judged:
                 try:
                     is_module = "num_heads" in attention.arguments

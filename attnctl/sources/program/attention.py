@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import partial
@@ -31,6 +32,9 @@ MODULE = "MultiheadAttention"
 DEEPEST = 80
 """Expressions between the two products."""
 
+MOST_TRIED_AT_ONCE = 4
+"""Rows of one expression that are sought among outputs: where these are none, the others are none."""
+
 IS_Q = re.compile(
     r"(x|w|our|self)?_*w?_*(qs?|qh|qq|q[_.0-9].*|quer.*|anfrag\w*|requete\w*|consult\w*|.*_(q|quer.*))_?[0-9h]?",
     re.IGNORECASE,
@@ -44,6 +48,9 @@ IS_V = re.compile(
 )
 IS_SIZE = re.compile(r"(d|n|dim|num|len|head|size)_?.*", re.IGNORECASE)
 NAMES_OF = {"Q": IS_Q, "K": IS_K, "V": IS_V}
+
+BESIDE_SINK = (slice(None, -1), slice(1, None))
+"""The columns of keys beside that of a sink, which is the last one as a rule."""
 
 REDUCED = frozenset({"max", "amax", "min", "amin", "sum", "mean"})
 
@@ -176,6 +183,26 @@ class AttentionFinder:
             attention = self.attention_at(n)
             if attention is not None:
                 found.append(attention)
+        if not found:
+            found = self.made_at_once()
+        return found
+
+    def made_at_once(self) -> list[Attention]:
+        """Where there is no other: rows of output that loops made of single numbers."""
+        graph = self.graph
+        found: list[Attention] = []
+        tried: Counter[int] = Counter()
+        for n in [*graph.events]:
+            site = graph.events[n].site
+            is_row = graph.has_value(n) and graph.value(n).ndim == 1 and graph.is_searched(n)
+            if not is_row or not graph.is_float(n) or tried[site] == MOST_TRIED_AT_ONCE:
+                continue
+            if graph.note_output_of_loop(n):
+                attention = self.attention_at(n)
+                if attention is not None:
+                    found.append(attention)
+            else:
+                tried[site] += 1
         return found
 
     def attention_at(self, n: int) -> Attention | None:
@@ -259,34 +286,38 @@ class AttentionFinder:
         return known[n]
 
     def is_beside_sink(self, scores: int, wider: int) -> bool:
-        """True if one array is another without its last column, as scores are beside a sink's logit."""
+        """True if one array is another without a column at an end, as scores are beside a sink's logit."""
         value = self.graph.value(scores)
         other = self.graph.value(wider)
         if value.ndim < 2 or other.shape != (*value.shape[:-1], value.shape[-1] + 1):
             return False
-        return is_same(other[..., :-1], value)
+        return any(is_same(other[..., columns], value) for columns in BESIDE_SINK)
 
     def without_sink(self, chain: list[int]) -> tuple[list[int], int | None]:
         """A chain of scores and weights of keys alone, and the logits of a sink, as wide, if it has one."""
         graph = self.graph
-        begins = next(
-            (now for before, now in itertools.pairwise(chain) if self.is_beside_sink(before, now)), None
-        )
-        if begins is None:
+        steps = itertools.pairwise(chain)
+        joined = next(((before, now) for before, now in steps if self.is_beside_sink(before, now)), None)
+        if joined is None:
             return chain, None
-        width = graph.value(begins).shape[-1]
+        scores, begins = (graph.value(n) for n in joined)
+        is_last = is_same(begins[..., :-1], scores)
+        of_keys = slice(None, -1) if is_last else slice(1, None)
+        of_sink = slice(-1, None) if is_last else slice(0, 1)
+
+        width = begins.shape[-1]
         kept: list[int] = []
         for n in chain:
-            if n == begins:
+            if n == joined[1]:
                 continue
-            kept.append(self.made_of_keys(n) if graph.value(n).shape[-1] == width else n)
-        wider = graph.value(begins)
-        logits = np.broadcast_to(wider[..., -1:], (*wider.shape[:-1], width - 1))
-        return kept, graph.make_event(begins + 1, begins, logits, [begins])
+            is_wider = graph.value(n).shape[-1] == width
+            kept.append(self.made_of_keys(n, of_keys) if is_wider else n)
+        logits = np.broadcast_to(begins[..., of_sink], (*begins.shape[:-1], width - 1))
+        return kept, graph.make_event(joined[1] + 1, joined[1], logits, [joined[1]])
 
-    def made_of_keys(self, n: int) -> int:
+    def made_of_keys(self, n: int, of_keys: slice) -> int:
         """An event of an array without the column of a sink."""
-        narrower = self.graph.value(n)[..., :-1]
+        narrower = self.graph.value(n)[..., of_keys]
         return self.graph.make_event(n + 1, n, narrower, [n], self.graph.events[n].function)
 
     def without_partial(self, chain: list[int]) -> list[int]:
@@ -409,6 +440,8 @@ class AttentionFinder:
             )
 
         divided = self.divided_later(output, chain[-1], last_axes.index(key) if key in last_axes else -1)
+        if divided is None and way.second.factor != 1.0:
+            divided = self.divided_within(way)
         if divided is not None:
             output, normalized_weights = divided
             chain = [*chain, normalized_weights]
@@ -457,6 +490,14 @@ class AttentionFinder:
                 if divisor != output and is_near(by, np.sort(sums, None)):
                     return child, self.made_divided(child, weights, sums)
         return None
+
+    def divided_within(self, way: Way) -> tuple[int, int] | None:
+        """Where a loop divides weights while it mixes values: the output, and the weights so divided."""
+        value = self.graph.value(way.chain[-1])
+        if rows_sum_to_one(value):
+            return None
+        weights = value * way.second.factor
+        return way.output, self.graph.make_event(way.output - 1, way.output, weights, [way.chain[-1]])
 
     def made_divided(self, child: int, weights: int, sums: Array) -> int:
         """An event of the weights that were divided with the output."""
@@ -539,6 +580,8 @@ class AttentionFinder:
         query, key = rows
         of_scores = axes[-1][0] if axes else laid["Q"][1][:-1]
         batch = [axis for axis in of_scores if axis not in {query, key}]
+        if group is None and len(batch) == 3 and self.is_spread_over(laid, batch[-1]):
+            group = batch[-1]
         if len(batch) > (2 if group is None else 3):
             raise Unread("it has more axes than batch, head, query and key")
 
@@ -574,6 +617,14 @@ class AttentionFinder:
             attention.lines.append(ScoreLine(n, bring(array, labels, [query, key])))
         attention.batch = batch_sizes
         attention.origins = {name: [self.origins.origin(laid[name][0])] for name in "QKV"}
+
+    def is_spread_over(self, laid: Mapping[str, tuple[int, Labels]], axis: str) -> bool:
+        """True if K and V have one row of heads along an axis, and Q several: heads that share these."""
+        sizes: dict[str, int] = {}
+        for name in "QKV":
+            n, labels = laid[name]
+            sizes[name] = self.graph.value(n).shape[labels.index(axis)] if axis in labels else 1
+        return sizes["Q"] > 1 and sizes["K"] == sizes["V"] == 1
 
     def sizes_of(
         self, laid: Mapping[str, tuple[int, Labels]], axes: Sequence[tuple[Labels, tuple[int, ...]]]

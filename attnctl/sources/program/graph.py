@@ -12,16 +12,25 @@ from typing import NamedTuple
 import numpy as np
 
 from attnctl.sources.program.instrument import Site
+from attnctl.sources.program.loops import (
+    Cut,
+    LoopProduct,
+    output_of_loop,
+    product_of_loop,
+    scores_behind,
+)
 from attnctl.sources.program.record import Event
 from attnctl.sources.program.relations import (
     Array,
     Labels,
+    as_whole,
     contractions,
     factor_of_product,
     is_near,
     is_same,
     is_softmax_of,
     multiply,
+    softmax,
 )
 from attnctl.sources.program.run import SPACING, Recording
 
@@ -44,6 +53,9 @@ MOST_SEARCHED = 2**14
 
 POOL = 60
 """Matrices that are tried, the latest first, where nothing says what an array was made of."""
+
+POOL_OF_LOOPS = 12
+"""Matrices, and vectors, of which a loop may have read some rows and columns."""
 
 LATER = 3 * SPACING
 """How much later than the array itself a loop may end that made what it is made of."""
@@ -75,6 +87,10 @@ class Graph:
         self.events: dict[int, Event] = recording.events
         self.sites = recording.sites
         self.products: dict[int, Product | None] = {}
+        self.made: set[int] = set()
+        """Parts of matrices that only a loop read, as events of their own."""
+        self.of_loops: dict[int, LoopProduct] = {}
+        """By expression: what the longest array that it gave is a product of."""
         self.split_einsums()
 
     def split_einsums(self) -> None:
@@ -223,17 +239,22 @@ class Graph:
             return None
 
         operands = [parent for parent in self.parents(n) if self.value(parent).ndim]
-        if op == EINSUM:
-            return self.of_einsum(n, operands)
-        if op in PRODUCTS:
-            if len(operands) == 1:
-                operands *= 2  # x @ x
-            return self.of_tensordot(n, operands) or self.multiplied(n, operands)
+        if op == "in place" and self.site(n).what.partition(" ")[2] in PRODUCTS:
+            return self.multiplied(n, operands[1:])  # np.matmul(x, w, out=buffer)
+        if op in PRODUCTS or op == EINSUM:
+            return self.of_call(n, op, operands)
         if op == "sum":
             return self.summed(n)
         if self.is_searched(n):
-            return self.by_numbers(n)
+            return self.by_numbers(n) or self.by_loops(n)
         return None
+
+    def of_call(self, n: int, op: str, operands: list[int]) -> Product | None:
+        if op == EINSUM:
+            return self.of_einsum(n, operands)
+        if len(operands) == 1:
+            operands = [*operands, *operands]  # x @ x
+        return self.of_tensordot(n, operands) or self.multiplied(n, operands)
 
     def is_searched(self, n: int) -> bool:
         """True if only its numbers can tell what it is a product of."""
@@ -402,7 +423,7 @@ class Graph:
         if kept is not None:
             return kept
         if value.ndim == 1:
-            return None
+            return self.unkept_scores(n)
 
         for left in pool:
             for right in pool:
@@ -413,7 +434,7 @@ class Graph:
         return max(alike, default=None)
 
     def may_be_softened(self, n: int) -> bool:
-        """True for numbers from 0 to 1 that a loop made, few enough to be sought."""
+        """True for numbers above 0 that a loop made, few enough to be sought; of matrices up to 1."""
         value = self.value(n)
         if not self.is_opaque(n):
             return False
@@ -426,7 +447,7 @@ class Graph:
         # Written so that NaN is no weight.
         if not value.min(initial=1.0) >= 0:
             return False
-        return bool(value.max(initial=0.0) <= 1 + 1e-6)
+        return value.ndim == 1 or bool(value.max(initial=0.0) <= 1 + 1e-6)
 
     def kept_scores(self, n: int, pool: Sequence[int]) -> int | None:
         """An earlier array whose softmax this is, along either axis."""
@@ -460,6 +481,86 @@ class Graph:
         made = self.make_event(n - 1, n, scores, (left, right))
         self.products[made] = Product(left, right, ("n", "d"), ("m", "d"), ("n", "m"))
         return made
+
+    # --- loops over single numbers ---
+
+    def by_loops(self, n: int) -> Product | None:
+        """Parts of two matrices that a loop multiplied number by number."""
+        made = product_of_loop(self.value(n), self.pool_of_loops(n), self.longest_of_loop(n))
+        if made is None:
+            return None
+        self.of_loops.setdefault(self.events[n].site, made)
+        return self.product_of_parts(n, made)
+
+    def longest_of_loop(self, n: int) -> LoopProduct | None:
+        """What the longest array of the same expression is: of one query with fewer keys little is told."""
+        site = self.events[n].site
+        if site not in self.of_loops:
+            alike = [m for m, event in self.events.items() if event.site == site and self.has_value(m)]
+            vectors = [m for m in alike if self.value(m).ndim == 1 and m not in self.superseded]
+            longest = max(vectors, key=lambda m: len(self.value(m)), default=n)
+            if self.value(longest).size > self.value(n).size:
+                self.product(longest)
+        return self.of_loops.get(site)
+
+    def unkept_scores(self, n: int) -> int | None:
+        """An event for the scores of one query, of which a loop kept the exponentials alone."""
+        behind = scores_behind(self.value(n), self.pool_of_loops(n))
+        if behind is None:
+            return None
+        scores, made = behind
+        product = self.product_of_parts(n, made)
+        number = self.make_event(n - 1, n, scores, (product.left, product.right))
+        self.products[number] = product
+        return number
+
+    def note_output_of_loop(self, n: int) -> bool:
+        """True for a row of output that was made at once; what the program never held is made for it."""
+        output = output_of_loop(self.value(n), self.pool_of_loops(n))
+        if output is None:
+            return False
+        query = self.cut(n - 4, n, output.query, axes=1)
+        scores = self.make_event(n - 3, n, output.scores, [query, output.keys])
+        self.products[scores] = Product(query, output.keys, ("d",), ("m", "d"), ("m",), output.factor)
+        weights = self.make_event(n - 2, n, softmax(output.scores), [scores])
+        self.products[weights] = None
+        self.products[n] = Product(weights, output.values, ("m",), ("m", "d"), ("d",))
+        return True
+
+    def pool_of_loops(self, n: int) -> dict[int, Array]:
+        """The matrices and vectors from which a loop may have read number by number, the latest first."""
+        kept: dict[int, dict[int, Array]] = {1: {}, 2: {}}
+        is_matrix = self.value(n).ndim == 2
+        left_out = {n, *self.superseded, *self.made}
+        for m in (*self.parents(n)[::-1], *reversed(self.events)):
+            if m in left_out or m >= n + LATER or not self.has_value(m) or not self.is_float(m):
+                continue
+            value = self.value(m)
+            alike = kept.get(value.ndim, {})
+            if value.ndim not in kept or (value.ndim == 1 and is_matrix) or len(alike) == POOL_OF_LOOPS:
+                continue
+            if not any(is_same(value, other) for other in alike.values()):
+                alike[m] = value
+        return kept[1] | kept[2]
+
+    def product_of_parts(self, n: int, made: LoopProduct) -> Product:
+        left_axes, right_axes, axes = made.axes
+        left = self.cut(n - 2, n, made.left, axes=len(left_axes))
+        right = self.cut(n - 3, n, made.right, axes=len(right_axes))
+        return Product(left, right, left_axes, right_axes, axes, as_whole(made.factor))
+
+    def cut(self, number: int, n: int, part: Cut, *, axes: int) -> int:
+        """An event for a part of a matrix; the matrix itself where it is all of it."""
+        whole = self.value(part.n)
+        if whole.ndim == 1:
+            return part.n
+        value = whole[part.rows, part.columns]
+        if value.shape == whole.shape and axes == 2:
+            return part.n
+        self.make_event(number, n, value[0] if axes == 1 else value, [part.n])
+        self.products[number] = None
+        self.made.add(number)
+        return number
 
 
 def axes_of_einsum(spec: str, arrays: Iterable[Array]) -> tuple[Labels, Labels, Labels] | None:

@@ -19,8 +19,10 @@ MERGES = frozenset(
         "hstack",
         "stack",
         "concat",
-        "in place",
+        "in",  # place
         "list",
+        "name",
+        "part",
         "array",
         "dstack",
         "vstack",
@@ -112,7 +114,7 @@ def where_merged(graph: Graph, n: int) -> int | None:
     for _ in range(MOST_MOVES):
         value = graph.value(n)
         for child in graph.made_from(n):
-            op = graph.op(child).partition("[")[0]
+            op = graph.op(child).partition("[")[0].partition(" ")[0]
             bigger = graph.value(child).size
             if (
                 op in MERGES
@@ -228,15 +230,20 @@ def begins_softmax(graph: Graph, lines: Sequence[ScoreLine]) -> int:
 
 
 def is_power(before: Array, now: Array) -> bool:
-    """True if one is exp or exp2 of the other, written in its place perhaps."""
+    """True if one is exp or exp2 of the other, less a number of each row perhaps, written in its place."""
     if before.shape != now.shape:
         return False
     if not now.size:
         return False
     if not now.min() >= 0:
         return False
+    scores = before.astype(float)
     with np.errstate(all="ignore"):
-        return any(is_near(power(before.astype(float)), now) for power in (np.exp, np.exp2))
+        if any(is_near(power(scores), now) for power in (np.exp, np.exp2)):
+            return True
+        taken_off = scores - np.log(now.astype(float))
+        is_shifted = np.isfinite(taken_off).all() and now.max() <= 1 and now.shape[-1] > 1
+    return bool(is_shifted and np.ptp(taken_off, axis=-1).max() <= 1e-9 * max(1.0, np.abs(scores).max()))
 
 
 def is_base_two(graph: Graph, lines: Sequence[ScoreLine], begins: int) -> bool:

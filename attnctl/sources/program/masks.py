@@ -23,6 +23,7 @@ from attnctl.sources.program.named import Layout, Steps
 from attnctl.sources.program.relations import (
     HIDDEN,
     Array,
+    hidden_in_effect,
     is_same,
 )
 from attnctl.sources.program.visibility import (
@@ -32,6 +33,12 @@ from attnctl.sources.program.visibility import (
     triangle_of,
     what_was_meant,
 )
+
+FUSED_MASK = "attn_mask"
+"""What a library's own attention calls its mask."""
+
+FARTHEST_BACK = 4000
+"""Arrays between a memory and the layers that it was made by."""
 
 ZEROS = frozenset({"zeros", "zeros_like", "new_zeros"})
 """What a cache is made of before it is filled in."""
@@ -46,6 +53,23 @@ class MaskReader:
         self.asked = dict(asked)
         self.some_causal = False
         """True if some attention of the program hides later keys: --causal is then of these."""
+        self.encoded: set[int] = set()
+        """The outputs of which a memory was made that other queries ask: those of an encoder."""
+
+    def look_around(self, attentions: Sequence[Attention]) -> None:
+        """Note what the attentions of a program are to each other."""
+        self.some_causal = any(map(self.shows_causal, attentions))
+        if not self.some_causal or not self.asked.get("causal"):
+            return
+        outputs = {attention.output for attention in attentions}
+        for attention in attentions:
+            if not attention.origins or self.is_of_itself(attention):
+                continue
+            of_q, of_k = (attention.origins[name][0].projection for name in "QK")
+            if of_q is None or of_k is None:
+                continue
+            asking = {*self.graph.ancestors(of_q.x, most=FARTHEST_BACK)}
+            self.encoded |= outputs.intersection(self.graph.ancestors(of_k.x, most=FARTHEST_BACK)) - asking
 
     def read(self, steps: Steps, hidden: Array) -> None:
         events = [*steps.score_events, *steps.weight_events]
@@ -60,6 +84,9 @@ class MaskReader:
             return
 
         is_made = steps.triangle is not None
+        if self.asked.get("causal") and self.is_beside_causal(steps, hidden):
+            steps.options["causal"] = False
+            steps.note("--causal is taken as said of the attentions of a sentence with itself as it grows.")
         is_newest = steps.reads_newest(len(hidden))
         of_another = MEMORY in steps.arrays and not is_newest
         if of_another and self.some_causal and (is_made or shows_triangle(hidden)):
@@ -81,6 +108,15 @@ class MaskReader:
             steps.notes.append(meant.note)
         for name, array in meant.arrays.items():
             steps.put(name, array, steps.score_events[:1])
+
+    def is_beside_causal(self, steps: Steps, hidden: Array) -> bool:
+        """True for cross-attention, or an encoder's, in a program whose decoder is causal."""
+        if not self.some_causal:
+            return False
+        if MEMORY in steps.arrays:
+            return not steps.reads_newest(len(hidden))
+        is_causal = steps.triangle is not None or shows_triangle(hidden)
+        return steps.attention.output in self.encoded and not is_causal
 
     def put_written_slots(self, steps: Steps, empty: Array, hidden: Array) -> None:
         """Of a cache that is not full what was written to; `empty`, (batch, key), are its other slots."""
@@ -109,7 +145,10 @@ class MaskReader:
         thrown = self.thrown_away(steps, hidden)
         if thrown is not None:
             return ~thrown
-        if sees_padding_only(steps.arrays.get(MEMORY, steps.arrays.get(X)), hidden):
+        if sees_padding_only(steps.arrays.get(MEMORY, steps.arrays.get(X)), hidden) or sees_ends_only(
+            hidden
+        ):
+            steps.is_mask_inverted = True
             return hidden  # words were to be seen, not what fills up
         return None
 
@@ -269,6 +308,8 @@ class MaskReader:
         """True if an attention of a sentence with itself hides later keys, or was meant to."""
         if attention.arguments.get("is_causal"):
             return True
+        if FUSED_MASK in attention.arguments and attention.origins:
+            return self.hands_triangle(attention)
         begins = begins_softmax(self.graph, attention.lines)
         if not attention.lines:
             return False
@@ -280,6 +321,16 @@ class MaskReader:
         if shows_triangle(hidden):
             return True
         return self.triangle_at([line.n for line in attention.lines]) is not None
+
+    def hands_triangle(self, attention: Attention) -> bool:
+        """True if the mask that a library is handed hides later keys of the same sentence."""
+        mask = attention.arguments[FUSED_MASK]
+        if not isinstance(mask, dict) or not self.graph.has_value(mask["event"]):
+            return False
+        array = self.graph.value(mask["event"])
+        if array.ndim < 2 or not self.is_of_itself(attention):
+            return False
+        return shows_triangle(~array if array.dtype.kind == "b" else array <= HIDDEN)
 
     def is_of_itself(self, attention: Attention) -> bool:
         """True if Q and K are projected of the same rows."""
@@ -300,7 +351,7 @@ class MaskReader:
         hidden = np.zeros(shape, bool)
 
         arguments = attention.arguments
-        mask = arguments.get("attn_mask")
+        mask = arguments.get(FUSED_MASK)
         if isinstance(mask, dict) and graph.has_value(mask["event"]):
             n = mask["event"]
             array = graph.value(n)
@@ -310,8 +361,9 @@ class MaskReader:
                 hidden = np.broadcast_to(~array, shape)
             else:
                 added = np.broadcast_to(array, shape)
-                hidden = added <= HIDDEN
-                if np.abs(array[array > HIDDEN]).max(initial=0.0) > 0:
+                in_effect = hidden_in_effect(added)
+                hidden = (added <= HIDDEN) if in_effect is None else in_effect
+                if np.abs(added[~hidden]).max(initial=0.0) > 0:
                     steps.put(BIAS, np.where(hidden, 0, added), [n])
 
         if arguments.get("is_causal"):
@@ -360,6 +412,16 @@ def sees_padding_only(x: Array | None, hidden: Array) -> bool:
     seen = x[~hides]
     unseen = x[hides]
     return len(seen) > 1 and len(unseen) > 1 and is_one_row(seen) and not is_one_row(unseen)
+
+
+def sees_ends_only(hidden: Array) -> bool:
+    """True if some sequences of a batch hide all of their keys, and others the first ones: their words."""
+    hides = np.asarray(hidden[:, 0].all(-2))
+    if not np.array_equal(hidden, np.broadcast_to(hides[:, None, None], hidden.shape)):
+        return False
+    begins = ~hides[:, 1:] | hides[:, :-1]  # what is hidden goes on from the first key
+    is_whole = hides.all(-1)
+    return bool(begins.all() and hides[:, 0].all() and is_whole.any() and not is_whole.all())
 
 
 def is_one_row(rows: Array) -> bool:

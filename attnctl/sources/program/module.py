@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from attnctl.math.names import MASK, MEMORY, OUTPUT, W_O, X
@@ -39,8 +41,6 @@ def read_module(reader: StepReader, attention: Attention) -> Steps:
     assert query is not None
     assert key is not None
     assert value is not None
-    if not is_same(key, value):
-        raise ValueError("K and V are made of different rows")
     is_batch_first = bool(arguments.get("batch_first"))
     if not is_batch_first and is_pooled_over_second(graph, attention.output):
         is_batch_first = True
@@ -49,13 +49,17 @@ def read_module(reader: StepReader, attention: Attention) -> Steps:
             "batch_first=True it attends over the first."
         )
     if query.ndim == 3 and not is_batch_first:
-        query, key, output = (array.swapaxes(0, 1) for array in (query, key, output))
+        query, key, value, output = (array.swapaxes(0, 1) for array in (query, key, value, output))
 
     at = {name: argument["event"] for name, argument in arguments.items() if isinstance(argument, dict)}
-    steps.put(X, query, [at["query"]])
-    if not is_same(query, key):
-        steps.put(MEMORY, key, [at["key"]])
     put_weights(reader, steps)
+    if is_same(key, value):
+        steps.put(X, query, [at["query"]])
+        if not is_same(query, key):
+            steps.put(MEMORY, key, [at["key"]])
+    else:
+        # Keys that have positions, say, which values have not: no one memory is both.
+        put_projected(steps, (query, key, value), heads)
     steps.put(OUTPUT, output, [attention.output])
 
     batch, queries = (len(query), query.shape[1]) if query.ndim == 3 else (1, len(query))
@@ -68,6 +72,20 @@ def read_module(reader: StepReader, attention: Attention) -> Steps:
     if query.ndim == 2 and MASK in steps.arrays:
         steps.arrays[MASK] = steps.arrays[MASK][0]
     return steps
+
+
+def put_projected(steps: Steps, rows: Sequence[Array], heads: int) -> None:
+    """Q, K and V as the module projects them, of rows of their own, in place of what they are made of."""
+    for name, of_name in zip("QKV", rows, strict=True):
+        weight = steps.arrays.pop(f"W_{name}", None)
+        if weight is None:
+            raise ValueError(f"the weight of {name} was not kept")
+        made = of_name @ weight
+        bias = steps.arrays.pop(f"b_{name}", None)
+        if bias is not None:
+            made = made + bias
+        split = made.reshape(*made.shape[:-1], heads, -1).swapaxes(-3, -2)
+        steps.put(name, split, [steps.attention.output])
 
 
 def is_pooled_over_second(graph: Graph, output: int) -> bool:

@@ -58,6 +58,9 @@ class Steps:
         if sentence not in self.notes:
             self.notes.append(sentence)
 
+    is_mask_inverted: bool = False
+    """True where its mask plainly hides words and shows what fills up."""
+
     def put(self, name: str, array: Array | None, events: Sequence[int]) -> None:
         if array is not None:
             self.arrays[name] = array

@@ -29,6 +29,9 @@ from attnctl.sources.program.relations import (
     ratio,
 )
 
+LARGEST_PART = 0.6
+"""The share of a packed weight that is that of Q: a third, or half beside keys of fewer heads."""
+
 TURNING = frozenset({"+", "add", "-", "cat", "concatenate", "stack", "in place", "flatten", "reshape"})
 """What a rotation ends with, that by an angle of 0, too."""
 
@@ -99,8 +102,27 @@ class OperandReader:
             return 1.0
         of_q, of_k = (self.scale_in_weight(attention.origins[name], d_k) for name in "QK")
         if of_q == of_k:
-            return 1.0
+            return self.scale_in_part(attention.origins["Q"], d_k)
         return of_q
+
+    def scale_in_part(self, origins: Sequence[Origin], d_k: int) -> float:
+        """1 / √d_k, if just a part of a packed weight was multiplied by it: W[0] /= np.sqrt(d_k)."""
+        projection = origins[0].projection
+        if projection is None:
+            return 1.0
+        for n in self.origins.origin(projection.weight).path:
+            for parent in self.graph.parents(n):
+                before = self.graph.value(parent)
+                now = self.graph.value(n)
+                if before.shape != now.shape:
+                    continue
+                changed = before != now
+                if not 0 < changed.mean() <= LARGEST_PART:
+                    continue
+                scale = ratio(before[changed], now[changed])
+                if abs(scale * np.sqrt(d_k) - 1) < 1e-3 and d_k > 1:
+                    return scale
+        return 1.0
 
     def has_scaled_line(self, attention: Attention) -> bool:
         """True if the scores are multiplied by a constant before the softmax."""
@@ -233,13 +255,18 @@ class OperandReader:
             of_q = of_k  # of a sentence with itself, as far as one can tell
         if of_q is not None:
             steps.put(X, sequences(of_q.array, batch), [of_q.event])
-        if of_k is not None and (of_q is None or not is_same(of_k.array, of_q.array)):
+        if of_k is not None and (of_q is None or not is_same(rows_of(of_k.array), rows_of(of_q.array))):
             steps.put(MEMORY, sequences(of_k.array, batch), [of_k.event])
         if self.asked.get("positions") == "sinusoidal" and of_q is not None:
             added = self.meaning.added_and_dropped(of_q.event)
             if added is not None:
                 steps.put(EMBEDDINGS, sequences(of_q.array, batch), [of_q.event])
                 steps.events[X] = [added]
+
+
+def rows_of(array: Array) -> Array:
+    """All rows one behind the other."""
+    return array.reshape(-1, array.shape[-1])
 
 
 def has_rows_of(rows: Array, others: Array) -> bool:

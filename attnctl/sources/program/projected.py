@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from attnctl.sources.program.changed import Between, Changed, broken_turn, changes, lengths_of_pairs
+from attnctl.sources.program.changed import (
+    Between,
+    Changed,
+    Stage,
+    broken_turn,
+    changes,
+    lengths_of_pairs,
+)
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.origin import Origin, Origins, Projection
 from attnctl.sources.program.relations import Array, is_near
@@ -75,6 +82,10 @@ class Projecting:
         by_rows = self.by_rows(name, flat) or self.by_rows_of_groups(name, array)
         if by_rows is not None:
             return by_rows
+        if len(origins) == array.shape[1] > 1:
+            of_heads = self.changed_by_heads(name, origins, array)
+            if of_heads is not None:
+                return of_heads
         return self.changed(name, origins[0], array)
 
     def by_rows_of_groups(self, name: str, array: Array) -> Projected | None:
@@ -227,29 +238,31 @@ class Projecting:
         Rows are known again by a mark of theirs: by all their numbers, or what turning leaves of these.
         """
         for projections in self.by_weight.values():
-            parts = [
-                part for p in projections if (part := self.part_of(name, p, flat.shape[1])) is not None
-            ]
-            if len(parts) < 2:
-                continue
-            if sum(len(part.rows) for part in parts) > MOST_ROWS:
-                continue
-
-            parts = [part for part in parts if part.bias is not None] or parts
-            rows = np.concatenate([part.rows for part in parts])
-            chosen = match_columns(mark(rows).T, mark(flat).T)
-            if chosen is None:
-                continue
-            inputs = [self.graph.value(part.x) for part in parts]
-            x = np.concatenate([each.reshape(-1, each.shape[-1]) for each in inputs])
-            if len(x) != len(rows):
-                continue
-
-            last = parts[-1]
-            source = ProjectedRows(last.x, x[chosen])
-            is_whole = last.rows.shape[1] == self.origins_width(last)
-            return Projected(source, last.weight, last.n, last.matrix, last.bias, is_whole=is_whole)
+            for parts in self.parts_of(name, projections, flat.shape[1]):
+                projected = self.of_rows_of(parts, flat, mark)
+                if projected is not None:
+                    return projected
         return None
+
+    def of_rows_of(self, parts: list[Projection], flat: Array, mark: Mark) -> Projected | None:
+        """An operand whose rows are among those of projections with one weight."""
+        if len(parts) < 2 or sum(len(part.rows) for part in parts) > MOST_ROWS:
+            return None
+
+        parts = [part for part in parts if part.bias is not None] or parts
+        rows = np.concatenate([part.rows for part in parts])
+        chosen = match_columns(mark(rows).T, mark(flat).T)
+        if chosen is None:
+            return None
+        inputs = [self.graph.value(part.x) for part in parts]
+        x = np.concatenate([each.reshape(-1, each.shape[-1]) for each in inputs])
+        if len(x) != len(rows):
+            return None
+
+        last = parts[-1]
+        source = ProjectedRows(last.x, x[chosen])
+        is_whole = last.rows.shape[1] == self.origins_width(last)
+        return Projected(source, last.weight, last.n, last.matrix, last.bias, is_whole=is_whole)
 
     def with_unwritten(self, array: Array, of_keys: ProjectedRows) -> Projected | None:
         """Values among which are rows that nothing was written to, though the keys beside them were.
@@ -276,23 +289,22 @@ class Projecting:
             return projection.rows.shape[1]
         return whole.rows.shape[1]
 
-    def part_of(self, name: str, projection: Projection, width: int) -> Projection | None:
-        """The columns of K or V in a projection of all three, which stand in the order Q, K, V."""
-        whole = projection.rows.shape[1]
-        if whole == width:
-            return projection
-        if name == "Q":
-            return None
-        if whole < 3 * width:
-            return None
-        begin = whole - 2 * width if name == "K" else whole - width
-        columns = slice(begin, begin + width)
-        bias = None
-        if projection.bias is not None:
-            bias = projection.bias[columns]
-        return projection._replace(
-            rows=projection.rows[:, columns], matrix=projection.matrix[:, columns], bias=bias
-        )
+    def parts_of(
+        self, name: str, projections: Sequence[Projection], width: int
+    ) -> Iterator[list[Projection]]:
+        """What projections gave, or the columns of K or V in those of all three, Q, K, V as a rule."""
+        wholes = [projection for projection in projections if projection.rows.shape[1] == width]
+        if wholes:
+            yield wholes
+        packed = [projection for projection in projections if projection.rows.shape[1] >= 3 * width]
+        if name == "Q" or not packed:
+            return
+
+        all_columns = packed[0].rows.shape[1]
+        usual = all_columns - (2 * width if name == "K" else width)
+        begins = [usual, *(begin for begin in range(0, all_columns - width + 1, width) if begin != usual)]
+        for begin in begins:
+            yield [columns_from(projection, begin, width) for projection in packed]
 
     # --- what was done in between ---
 
@@ -305,6 +317,34 @@ class Projecting:
         if projected is None or kept is array:
             return projected
         return projected._replace(stored=kept)
+
+    def changed_by_heads(self, name: str, origins: Sequence[Origin], array: Array) -> Projected | None:
+        """Heads of a loop, each projected by a weight of its own, and turned or normalized alike."""
+        heads: list[Projected] = []
+        for number, origin in enumerate(origins):
+            head = self.changed_at_once(name, origin, array[:, number : number + 1])
+            if head is None or head.change is None:
+                return None
+            heads.append(head)
+
+        first = heads[0]
+        changed = [head.change for head in heads if head.change is not None]
+        stages = [
+            stages_of_heads(each) for each in zip(*(change.stages for change in changed), strict=False)
+        ]
+        is_alike = all(len(change.stages) == len(stages) for change in changed)
+        if not is_alike or None in stages or len({head.input.event for head in heads}) > 1:
+            return None
+        biases = [head.bias for head in heads if head.bias is not None]
+        together = first._replace(
+            matrix=np.concatenate([head.matrix for head in heads], axis=1),
+            bias=np.concatenate(biases) if len(biases) == len(heads) else None,
+            change=Changed(
+                np.concatenate([change.before for change in changed], axis=1),
+                [stage for stage in stages if stage is not None],
+            ),
+        )
+        return without_turn(together) if name == "V" else together
 
     def changed_at_once(self, name: str, origin: Origin, kept: Array) -> Projected | None:
         """All rows come from one projection, with arrays of as many numbers on the way."""
@@ -403,6 +443,24 @@ def without_turn(projected: Projected | None) -> Projected | None:
     if any(stage.turn is None or stage.turn.is_broken for stage in stages):
         return None
     return projected._replace(change=None)
+
+
+def stages_of_heads(stages: Sequence[Stage]) -> Stage | None:
+    """One stage of all heads, where each went through the same."""
+    first = stages[0]
+    if any(stage.name != first.name or stage.options != first.options for stage in stages):
+        return None
+    array = np.concatenate([stage.array for stage in stages], axis=1)
+    return first._replace(array=array)
+
+
+def columns_from(projection: Projection, begin: int, width: int) -> Projection:
+    """Some columns of a projection, as one of its own."""
+    columns = slice(begin, begin + width)
+    bias = None if projection.bias is None else projection.bias[columns]
+    return projection._replace(
+        rows=projection.rows[:, columns], matrix=projection.matrix[:, columns], bias=bias
+    )
 
 
 def side_by_side(array: Array) -> Array:

@@ -37,11 +37,17 @@ MOST_ARRAYS = 100_000
 MOST_COMPARED = 2**14
 """Numbers of an array that is compared whenever it is read; larger ones only after a statement."""
 
+MOST_ROWS_LINKED = 256
+"""Rows of a matrix as lists that are looked up: what each was made of tells what the matrix is."""
+
 CALLERS = 6
 """Lines that are kept of the calls that lead to an event."""
 
 NAMES = 6
 """Names that are kept of what the program calls an array."""
+
+DEEPEST_TRACE = 4
+"""Derivatives of derivatives that are looked through."""
 
 MOST_WEIGHTS = 8
 """Weights that are kept of a module: those of a block are those of its parts, which are called, too."""
@@ -330,7 +336,7 @@ class Recorder:
         known = self.known.get(id(value))
         if known is None or known.event not in self.events:
             base = self.whole_of(value)
-            return self.add(site, value, [] if base is None else [base], "")
+            return self.add(site, value, self.rows_of(value) if base is None else [base], "")
 
         if not self.has_changed(known, value):
             # A statement like s[i] /= s[i].sum() reads it again before it changes it.
@@ -339,11 +345,18 @@ class Recorder:
         changed_at = site
         if known.touched:
             changed_at = known.touched[-1][0]
-        parents = [known.event, *self.events_of(operands, changed_at, but=value)]
+        parents = [known.event, *self.events_of(operands, changed_at, but=value), *self.rows_of(value)]
         for _, by in known.touched:
             parents += by
         known.touched.clear()
         return self.add(changed_at, value, parents, "in place")
+
+    def rows_of(self, value: Any) -> list[int]:
+        """The events of the lists that a list of lists holds, of those that are known."""
+        if type(value) is not list or type(value[0]) is not list:
+            return []
+        rows = [self.known[id(row)] for row in value[:MOST_ROWS_LINKED] if id(row) in self.known]
+        return [row.event for row in rows if row.event in self.events]
 
     def whole_of(self, value: Any) -> int | None:
         """The event of what an unknown array is a view of, as its address and its numbers show."""
@@ -595,6 +608,7 @@ def numbers_of(value: Any) -> np.ndarray[Any, Any] | None:
     """A copy, in NumPy; None of what is too large, or holds no numbers."""
     if prod(getattr(value, "shape", ())) > MOST_NUMBERS:
         return None
+    value = without_tracing(value)
     if is_tensor(value) and hasattr(value, "detach"):
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":
@@ -605,6 +619,18 @@ def numbers_of(value: Any) -> np.ndarray[Any, Any] | None:
     if array.dtype.kind in "fiub" and array.size <= MOST_NUMBERS:
         return array
     return None
+
+
+def without_tracing(value: Any) -> Any:
+    """The numbers that jax differentiates by, where these are there."""
+    for _ in range(DEEPEST_TRACE):
+        if not type(value).__module__.startswith("jax") or not hasattr(type(value), "__slots__"):
+            break
+        inner = getattr(value, "primal", None)
+        if inner is None:
+            break
+        value = inner
+    return value
 
 
 def version_of(value: Any) -> int | None:

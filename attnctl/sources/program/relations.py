@@ -15,6 +15,9 @@ Labels = tuple[str, ...]
 HIDDEN = -5e3
 """A score below this stands for a key that is hidden: BERT adds −10,000 to scores of any sign."""
 
+HIDDEN_IN_EFFECT = -60
+"""What may be added to a score to hide its key, as Swin's −100: no sum notices such a weight."""
+
 RELATIVE = 1e-4
 """How far numbers of one array may be off those of another that they are said to be, in float32."""
 
@@ -65,6 +68,15 @@ def ratio(a: Array, b: Array) -> float:
     if factor and np.allclose(a * factor, b, rtol=relative, atol=slack):
         return factor
     return 0.0
+
+
+def hidden_in_effect(added: Array) -> Array | None:
+    """Where a mask of 0 and one large negative number hides keys; None for what is no such mask."""
+    off = added <= HIDDEN_IN_EFFECT
+    if not off.any() or off.all() or not np.isfinite(added).all():
+        return None
+    is_two_valued = np.ptp(added[off]) <= 1e-3 and np.abs(added[~off]).max() <= 1e-3
+    return off if is_two_valued else None
 
 
 def rows_sum_to_one(value: Array, axis: int = -1) -> bool:
@@ -212,8 +224,13 @@ def factor_of_product(value: Array, product: Array) -> float:
     factor = float(made @ there) / max(float(made @ made), 1e-300)
     close = np.allclose(factor * made, there, rtol=1e-5, atol=1e-6 * float(np.abs(there).max()))
     if factor > 0 and close:
-        return factor
+        return as_whole(factor)
     return 0.0
+
+
+def as_whole(factor: float) -> float:
+    """A factor of 1 that is one but for rounding."""
+    return 1.0 if abs(factor - 1) < 1e-6 else factor
 
 
 def orders(shape: Sequence[int], into: Sequence[int]) -> Iterator[tuple[int, ...]]:

@@ -38,6 +38,7 @@ from attnctl.sources.program.record import OF_LINEAR, OF_MODULE
 from attnctl.sources.program.relations import (
     HIDDEN,
     Array,
+    hidden_in_effect,
     is_near,
     is_same,
     ratio,
@@ -50,6 +51,9 @@ from attnctl.sources.program.visibility import (
 )
 
 SAYS_MODE = re.compile(r"^\s*\w[\w.\[\]]*\.(eval|train)\(\s*\)|=.*\.(eval)\(\s*\)\s*$")
+
+LEAST_NOTICED = 1e-20
+"""A weight below this changes no sum of weights and values in any type."""
 
 SCORES, SOFTCAPPED, BIASED = "scores", "softcapped_scores", "biased_scores"
 ALIBI = "alibi_scores"
@@ -181,6 +185,7 @@ class StepReader:
             in_base_e = [(n, (array * np.log(2)).astype(array.dtype)) for n, array in lines[:begins]]
             lines[:begins] = in_base_e
             prescale *= 1 / np.log2(np.e)
+        lines = self.with_what_is_hidden(steps, lines, begins)
         steps.score_events = [n for n, _ in lines[:begins]] or [lines[0][0]]
         steps.weight_events = [n for n, _ in lines[begins:]] or [lines[-1][0]]
         kept = before_dropout(lines, begins)
@@ -211,6 +216,29 @@ class StepReader:
         if not attention.is_tiled:
             steps.put(WEIGHTS, weights, steps.weight_events)
         self.read_sink(steps, layout)
+
+    def with_what_is_hidden(
+        self, steps: Steps, lines: list[tuple[int, Array]], begins: int
+    ) -> list[tuple[int, Array]]:
+        """The lines with −∞, and weights of 0, where a mask of −100, say, hides keys as well as that."""
+        for number in range(1, begins):
+            before = lines[number - 1][1]
+            now = lines[number][1]
+            if before.shape != now.shape:
+                continue
+            with np.errstate(all="ignore"):
+                off = hidden_in_effect(now.astype(float) - before)
+            if off is None or (before <= HIDDEN).any() or (now <= HIDDEN).any():
+                continue
+            if lines[-1][1].shape != off.shape or lines[-1][1][off].max() > LEAST_NOTICED:
+                continue
+            steps.note(
+                f"Its mask adds {float(now[off][0] - before[off][0]):.4g}, which hides as well as −∞."
+            )
+            scores = [(n, np.where(off, -np.inf, array)) for n, array in lines[number:begins]]
+            weights = [(n, np.where(off, 0.0, array)) for n, array in lines[begins:]]
+            return [*lines[:number], *scores, *weights]
+        return lines
 
     def read_sink(self, steps: Steps, layout: Layout) -> None:
         """The logit of each head's sink, which the softmax reads beside the scores."""
@@ -247,9 +275,7 @@ class StepReader:
             steps.note("Its scores are not scaled, as T5's are not, which has a relative bias, too.")
         elif self.reads_states(steps.attention):
             steps.options["scale"] = 1.0
-            steps.note(
-                "Its scores are not scaled, as Luong's are not, whose queries and values are states."
-            )
+            steps.note("Its scores are not scaled, as Luong's are not, whose keys are its values.")
 
     def let_scaled_otherwise(self, steps: Steps) -> None:
         """Take 1 / √N as meant beside a softcap, of an N that is no size here: Gemma 2 says its own."""
@@ -272,6 +298,9 @@ class StepReader:
     def reads_states(self, attention: Attention) -> bool:
         """True if a network's state asks others, as Luong's does: K is V itself or a projection of it."""
         of_q, of_k, of_v = (attention.origins[name][0] for name in "QKV")
+        is_read_as_it_is = all(origin.projection is None for origin in (of_q, of_k, of_v))
+        if is_read_as_it_is and is_same(attention.arrays["K"], attention.arrays["V"]):
+            return True  # what a sentence holds is asked, and answers: nothing says that it is to be scaled
         if of_q.projection is not None or of_v.projection is not None or of_q.last == of_v.last:
             return False
         if not any(self.graph.op(origin.path[-1]) in BENT for origin in (of_q, of_v)):
@@ -337,8 +366,23 @@ class StepReader:
                 return SCALED
             return name
         if kind is ChangeKind.MASK:
+            self.put_bias_beside_mask(steps, n, *arrays, name)
             return MASKED
         return self.read_other(steps, n, *arrays, name)
+
+    def put_bias_beside_mask(self, steps: Steps, n: int, before: Array, now: Array, name: str) -> None:
+        """The bias that was added in one array with a mask, as T5's decoder has it."""
+        hidden = (now <= HIDDEN) | (before <= HIDDEN)
+        if self.graph.op(n) not in ADDED or BIAS in steps.arrays or hidden.all():
+            return
+        if name not in {SCORES, SCALED, SOFTCAPPED}:
+            return
+        with np.errstate(all="ignore"):
+            added = np.where(hidden, 0, now.astype(float) - before)
+        if np.abs(added).max() > 1e-6 * np.abs(before[~hidden]).max() and not ratio(
+            before[~hidden], now[~hidden]
+        ):
+            steps.put(BIAS, added.astype(now.dtype), [n])
 
     def softcap_at(self, lines: Sequence[tuple[int, Array]], number: int, begins: int) -> CapShown | None:
         """A cap, c · tanh(s / c), that begins at this line."""

@@ -31,6 +31,7 @@ from attnctl.sources.program.place import Expression, call_of, line_of, place_of
 from attnctl.sources.program.relations import HIDDEN, Array, is_near, is_same, softmax
 from attnctl.sources.program.visibility import triangle_of
 from attnctl.verbs.check.report import Finding, Report, StepPlace, Unjudged
+from attnctl.verbs.check.shown import PUT_TOGETHER, Accused, shown_mistake
 
 Check = Callable[[Mapping[str, Array], Settings], Report]
 MakeSettings = Callable[[Given], Settings]
@@ -47,16 +48,13 @@ MASK_MADE_WRONG = frozenset({"causal-offset", "causal-strict", "mask-diagonal"})
 
 ROTATED = frozenset({"Q_rotated", "K_rotated"})
 
-PUT_TOGETHER = frozenset({"cat", "concatenate", "concat", "vstack", "append", "stack"})
-
 OF_ANOTHER_LAYER = "weights-of-another-layer"
 
 MASKS = frozenset({"where", "masked_fill", "+", "*", "in place", "in place +", "masked_fill_", "multiply"})
 
 
-AXES = frozenset({"axis", "dim", "dims", "axes"})
 AXIS_PASSED = re.compile(r"\b(axis|dim)s?\s*=\s*[a-zA-Z_]")
-"""An axis that a function does not say itself."""
+"""An axis that a function does not say itself: its call says it, or leaves it to a default."""
 
 
 def over_shown(shown: Mapping[str, Any], asked: Mapping[str, Any]) -> Given:
@@ -64,7 +62,7 @@ def over_shown(shown: Mapping[str, Any], asked: Mapping[str, Any]) -> Given:
 
     Heads are as many as the program has. Asked for rotary positions, a person does not say by which
     angles: these are the program's own, until --theta says otherwise. Where nothing tells whether Q and
-    K are turned, these are taken as they are.
+    K are turned, these are taken as they are. Cross-attention is not causal beside a decoder that is.
     """
     together = {**shown, **asked}
     if shown.get("heads", 1) > 1:
@@ -73,6 +71,8 @@ def over_shown(shown: Mapping[str, Any], asked: Mapping[str, Any]) -> Given:
         together.pop("kv_heads", None)
     if "window" in shown:
         together["window"] = shown["window"]
+    if shown.get("causal") is False:
+        together["causal"] = False
     if asked.get("positions") == Rotary() and "positions" in shown:
         together["positions"] = shown["positions"]
     return together
@@ -129,6 +129,11 @@ class ProgramJudge:
             unjudged = Unjudged(HEAD_OUTPUTS, why, (), "Run it with dropout off, as model.eval() does")
             whole = replace(whole, cannot_tell=(*whole.cannot_tell, unjudged))
         accusations = [self.accuse(steps, whole, finding) for finding in whole.findings]
+        if steps.options.get("causal") is False:
+            accusations = [
+                accusation._replace(finding=of_another_sentence(accusation.finding))
+                for accusation in accusations
+            ]
         whole = replace(whole, findings=tuple(accusation.finding for accusation in accusations))
         # What is handed in as variables stands in no line.
         places = {
@@ -194,6 +199,11 @@ class ProgramJudge:
         if steps.triangle is not None and finding.step in {MASKED, WEIGHTS}:
             made = (steps.triangle, "the mask was made at")
         call = self.other_place(steps, report, finding, event)
+        shown = shown_mistake(Accused(self.graph, steps, report, finding, event))
+        if shown is not None:
+            finding = replace(finding, mistake=shown.mistake, words=shown.words, fix=shown.fix, hint="")
+            event = event if shown.event is None else shown.event
+            call = shown.site
         place = place_of(self.graph, event, call)
         lines = point_at(self.graph, event, made, call)
         if weight_of(finding.step) in steps.borrowed:
@@ -304,9 +314,7 @@ class ProgramJudge:
         site = graph.site(event)
         call = call_of(graph, event)
         text = line_of(graph, site.file, site.line)
-        return (
-            call is not None and bool(AXIS_PASSED.search(text)) and bool(AXES & {*graph.sites[call].words})
-        )
+        return call is not None and bool(AXIS_PASSED.search(text))
 
     def suspect(self, steps: Steps, step: str, mistake: str | None) -> int:
         """The expression that is likely to make a step wrong, among those that make it."""
@@ -330,12 +338,25 @@ class ProgramJudge:
         if named.startswith(("scale", "no-scale")) and step != "scores":
             scaled = steps.scale_events or steps.events.get(SCALED) or steps.events.get("scores")
             return (scaled or events)[-1]
-        if named.startswith("alibi") and "alibi_scores" in steps.events:
-            return steps.events["alibi_scores"][-1]
         if step == WEIGHTS:
-            return self.suspect_of_weights(steps, events)
+            return self.suspect_of_weights(steps, events, named)
+        if named.startswith(("alibi", "softcap")):
+            return self.suspect_of_scores(steps, events, named)
         begins = step == CONCAT or (step in ROTATED and not named)
         return events[0] if begins else events[-1]
+
+    def suspect_of_scores(self, steps: Steps, events: Sequence[int], mistake: str) -> int:
+        """Where a bias was made, or a cap begins."""
+        if mistake.startswith("alibi"):
+            return self.bias_added(steps, (steps.events.get("alibi_scores") or events)[-1])
+        return next((n for n in steps.score_events if self.graph.op(n) == "tanh"), events[-1])
+
+    def bias_added(self, steps: Steps, sum_event: int) -> int:
+        """The bias that is added to scores, where it is an array of its own; else where it is added."""
+        graph = self.graph
+        scores = {*steps.score_events, steps.attention.product}
+        biases = [m for m in graph.parents(sum_event) if m not in scores and graph.value(m).ndim > 1]
+        return biases[0] if len(biases) == 1 else sum_event
 
     def suspect_of_mask(self, steps: Steps, step: str, mistake: str) -> int | None:
         """What makes a mask wrong: itself, slots that are no keys, or what it hid and nobody read."""
@@ -343,9 +364,15 @@ class ProgramJudge:
             return steps.triangle
         if step not in {MASKED, WEIGHTS}:
             return None
+        if mistake in {"mask-inverted", "mask-transposed"} or steps.is_mask_inverted:
+            return self.mask_to_blame(steps, mistake)
         if steps.empty_slots is not None or mistake != "mask-ignored":
             return steps.empty_slots
 
+        return self.mask_without_effect(steps)
+
+    def mask_without_effect(self, steps: Steps) -> int | None:
+        """What was to hide keys and does not: its result is read by nothing, or it hides none."""
         graph = self.graph
         for n in steps.score_events:
             for child in graph.made_from(n):
@@ -358,6 +385,22 @@ class ProgramJudge:
                     return n  # it was laid over the scores, and hides nothing
         return next(iter(steps.weight_events), None)
 
+    def mask_to_blame(self, steps: Steps, mistake: str) -> int | None:
+        """The mask itself, where it is added in the wrong sense, or its last axis is that of queries."""
+        graph = self.graph
+        for n in reversed(steps.score_events):
+            if graph.op(n) not in MASKS:
+                continue
+            size = graph.value(n).size
+            masks = [m for m in graph.parents(n) if graph.value(m).ndim > 1 and graph.value(m).size < size]
+            if len(masks) != 1:
+                continue
+            is_added = graph.op(n) in {"+", "in place +"} and mistake != "mask-transposed"
+            is_beside_rows = mistake == "mask-transposed" and graph.value(masks[0]).shape[-1] == 1
+            if is_added or is_beside_rows:
+                return masks[0]
+        return None
+
     def suspect_of_operand(self, steps: Steps, step: str, events: Sequence[int], mistake: str) -> int:
         written = [n for n in events if self.graph.op(n) == "in place"]
         if written and not mistake:
@@ -369,8 +412,10 @@ class ProgramJudge:
             return next((n for n in events[1:] if self.graph.op(n) != "contiguous"), events[0])
         return events[0]
 
-    def suspect_of_weights(self, steps: Steps, events: Sequence[int]) -> int:
+    def suspect_of_weights(self, steps: Steps, events: Sequence[int], mistake: str) -> int:
         """What follows the last of the weights that are the softmax of these scores."""
+        if mistake == "no-max-subtraction":
+            return next((n for n in events if self.graph.op(n) == "exp"), events[-1])
         scored = [name for name in steps.arrays if name.endswith("scores")]
         by_event = {line.n: line.array for line in steps.attention.lines}
         if not scored or not steps.weight_events:
@@ -560,6 +605,15 @@ def of_another_layer(finding: Finding) -> Finding:
     words = f"{finding.step} is made with {weight} of another layer"
     fix = f"use the {weight} that was made for this one, which nothing reads"
     return replace(finding, mistake=OF_ANOTHER_LAYER, words=words, fix=fix, hint="")
+
+
+def of_another_sentence(finding: Finding) -> Finding:
+    """A causal mask over another sentence, beside a causal attention of the sentence with itself."""
+    if finding.option != "--causal":
+        return finding
+    words = "a causal mask hides keys of another sentence"
+    fix = "hide what pads these keys, if anything: they have no order with the queries"
+    return replace(finding, words=words, fix=fix)
 
 
 def without_name(finding: Finding) -> Finding:
