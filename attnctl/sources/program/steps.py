@@ -56,7 +56,7 @@ LEAST_NOTICED = 1e-20
 """A weight below this changes no sum of weights and values in any type."""
 
 SCORES, SOFTCAPPED, BIASED = "scores", "softcapped_scores", "biased_scores"
-ALIBI = "alibi_scores"
+ALIBI, ALIBI_ASKED = "alibi_scores", "alibi"
 
 
 class StepReader:
@@ -375,11 +375,13 @@ class StepReader:
         hidden = (now <= HIDDEN) | (before <= HIDDEN)
         if self.graph.op(n) not in ADDED or BIAS in steps.arrays or hidden.all():
             return
-        if name not in {SCORES, SCALED, SOFTCAPPED}:
+        if name not in {SCORES, SCALED, SOFTCAPPED} or self.asked.get("positions") == ALIBI_ASKED:
             return
         with np.errstate(all="ignore"):
             added = np.where(hidden, 0, now.astype(float) - before)
-        if np.abs(added).max() > 1e-6 * np.abs(before[~hidden]).max() and not ratio(
+        if shows_alibi(added) or shows_alibi(added - own_keys(added)):
+            steps.options["positions"] = ALIBI_ASKED
+        elif np.abs(added).max() > 1e-6 * np.abs(before[~hidden]).max() and not ratio(
             before[~hidden], now[~hidden]
         ):
             steps.put(BIAS, added.astype(now.dtype), [n])
@@ -412,7 +414,7 @@ class StepReader:
         if graph.op(n) in {"*", "multiply", "mul", "where"} and steps.options.get("causal"):
             return MASKED
         finite = np.isfinite(before) & np.isfinite(now)
-        if finite.all() and self.asked.get("positions") != "alibi" and graph.op(n) in ADDED:
+        if finite.all() and self.asked.get("positions") != ALIBI_ASKED and graph.op(n) in ADDED:
             added = now.astype(float) - before
             if self.is_added_again(steps, n):
                 return BIASED
@@ -421,7 +423,7 @@ class StepReader:
                 steps.put(BIAS, steps.arrays[BIAS] + added.astype(now.dtype), [*steps.events[BIAS], n])
                 return BIASED
             if shows_alibi(added) or favours_far_keys(added):
-                steps.options["positions"] = "alibi"
+                steps.options["positions"] = ALIBI_ASKED
                 return ALIBI
             if BIAS not in steps.arrays and name in {SCORES, SCALED, SOFTCAPPED}:
                 steps.put(BIAS, added.astype(now.dtype), [n])
