@@ -15,6 +15,9 @@ HOMEWORK = sorted((Path(__file__).parent / "homework").glob("*.py"))
 
 MARK = re.compile(r"# wrong: (\S+)")
 
+OPTIONS = re.compile(r"# options: (.*)")
+"""What a person says beside, on the first line."""
+
 
 @pytest.mark.usefixtures("in_process")
 @pytest.mark.sample(8)
@@ -22,7 +25,8 @@ MARK = re.compile(r"# wrong: (\S+)")
 def test_a_program_is_right_or_wrong_at_a_line(call, path):
     lines = path.read_text().splitlines()
     wrong = [(number, mark[1]) for number, line in enumerate(lines, 1) if (mark := MARK.search(line))]
-    done = call("check", path, "--json")
+    options = OPTIONS.match(lines[0])
+    done = call("check", path, "--json", *(options[1].split() if options else ()))
     reports = json.loads(done.out)
     if not isinstance(reports, list):
         reports = [reports]

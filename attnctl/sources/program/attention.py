@@ -356,7 +356,7 @@ class AttentionFinder:
         graph = self.graph
         if any(itertools.starmap(self.is_sigmoid, itertools.pairwise(chain))):
             return False
-        if any(graph.op(n) in SOFT for n in chain):
+        if any(graph.op(n) in SOFT or n in graph.exponentials for n in chain):
             return True
         first = graph.product(chain[0])
         if len(chain) < 2:

@@ -89,6 +89,8 @@ class Graph:
         self.products: dict[int, Product | None] = {}
         self.made: set[int] = set()
         """Parts of matrices that only a loop read, as events of their own."""
+        self.exponentials: set[int] = set()
+        """What a loop made as exp of scores that it did not keep."""
         self.of_loops: dict[int, LoopProduct] = {}
         """By expression: what the longest array that it gave is a product of."""
         self.split_einsums()
@@ -512,6 +514,7 @@ class Graph:
         product = self.product_of_parts(n, made)
         number = self.make_event(n - 1, n, scores, (product.left, product.right))
         self.products[number] = product
+        self.exponentials.add(n)
         return number
 
     def note_output_of_loop(self, n: int) -> bool:

@@ -71,7 +71,11 @@ class MaskReader:
             asking = {*self.graph.ancestors(of_q.x, most=FARTHEST_BACK)}
             self.encoded |= outputs.intersection(self.graph.ancestors(of_k.x, most=FARTHEST_BACK)) - asking
 
-    def read(self, steps: Steps, hidden: Array) -> None:
+    def read(self, steps: Steps, hidden: Array, written: Array) -> None:
+        """Read what was meant to be hidden; `written` is what was marked so, before a row's maximum is off."""
+        steps.is_mask_inverted = sees_ends_only(written)
+        if steps.is_mask_inverted:
+            hidden = written
         events = [*steps.score_events, *steps.weight_events]
         steps.triangle = self.triangle_at(events)
         self.put_meant(steps, hidden)
@@ -384,7 +388,7 @@ def masks_of_samples(hidden: Array) -> Array | None:
     come last in an array of both, so each is to be repeated for itself.
     """
     batch, heads = hidden.shape[:2]
-    if batch < 2 or heads < 2:
+    if batch < 2 or heads < 2 or (hidden == hidden[:, :1]).all():
         return None
     flat = hidden.reshape(batch * heads, *hidden.shape[2:])
     of_sequence = flat[:batch]

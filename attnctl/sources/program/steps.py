@@ -198,7 +198,11 @@ class StepReader:
         if begins:
             scored = lines[begins - 1][1]
 
-        self.masks.read(steps, hidden_on_the_way(lines[:begins], scored, weights))
+        scores = [line for _, line in lines[:begins] if line.shape == weights.shape]
+        written = (
+            np.any([line <= HIDDEN for line in scores], axis=0) if scores else np.zeros(weights.shape, bool)
+        )
+        self.masks.read(steps, hidden_on_the_way(lines[:begins], scored, weights), written)
         name = SCALED
         if prescale == 1.0 and attention.factor == 1.0:
             name = SCORES

@@ -53,7 +53,7 @@ OF_ANOTHER_LAYER = "weights-of-another-layer"
 MASKS = frozenset({"where", "masked_fill", "+", "*", "in place", "in place +", "masked_fill_", "multiply"})
 
 
-AXIS_PASSED = re.compile(r"\b(axis|dim)s?\s*=\s*[a-zA-Z_]")
+AXIS_PASSED = re.compile(r"\b(axis|dim)s?\s*=\s*(?!None\b)[a-zA-Z_]")
 """An axis that a function does not say itself: its call says it, or leaves it to a default."""
 
 
