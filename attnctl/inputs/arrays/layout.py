@@ -159,12 +159,13 @@ class LayoutSearch:
         if is_bound and self.shapes[name][:1] != self.shapes[X][-1:]:
             return tuple(text for text in texts if text != row.linear)
 
-        are_linear = {
-            layout == self.axes(other, linear)
-            for other, layout in layouts.items()
-            if (linear := TABLE[other].linear)
-        }
-        return (row.linear, *texts) if are_linear == {True} else texts
+        # Where all others are (out, in), as nn.Linear keeps them, so is this one.
+        are_linear = []
+        for other, layout in layouts.items():
+            linear = TABLE[other].linear
+            if linear:
+                are_linear.append(layout == self.axes(other, linear))
+        return (row.linear, *texts) if are_linear and all(are_linear) else texts
 
     def lay_out(self, name: str, array: Array) -> Array:
         """The array in our layout, with the batch axis where one was found."""
@@ -360,7 +361,9 @@ def ill_placed(name: str, array: Array, sizes: Sizes) -> str:
         scores = dims(score_sizes(sizes))
         return f"{name}: {dims(array.shape)} does not fit scores of {scores} ([batch ×] head × query × key)"
     *heads, d = (sizes.get(axis, axis) for axis in names_in(parse_axes(TABLE[name].own)))
-    ways = f"{d} (d_k) or {dims((*heads, d))} (head × d_k)" if heads else f"{d} (one for each head)"
+    ways = f"{d} (one for each head)"
+    if heads:
+        ways = f"{d} (d_k) or {dims((*heads, d))} (head × d_k)"
     return f"{name}: {dims(array.shape)}, expected {ways}"
 
 
