@@ -281,21 +281,16 @@ SECONDS = 20  # what a program of a few lines may take
 
 def begin_program(lesson: Lesson, trace: Trace) -> str:
     """The file that a learner goes on from: what the lesson gives, and what is to be written."""
-    given = [step for step in trace.steps.values() if isinstance(step.op, Given) or step.name == X]
-    asked = steps_to_write(lesson, trace)
-    lines = [
-        comment(f"{lesson.title}: {trace.sentence or ''}"),
-        "import numpy as np",
-        "",
-        *(
-            f"{step.name} = np.{np.array_repr(trace[step.name], precision=6)}  {comment(axes_text(step))}"
-            for step in given
-            if step.name != EMBEDDINGS and step.name.isidentifier()
-        ),
-        "",
-        "# Write these, a line each, and save: every line that is there is checked.",
-        *(comment(f"{step.name}: {formula_of(step)}  {axes_text(step)}") for step in asked),
-    ]
+    lines = [comment(f"{lesson.title}: {trace.sentence or ''}"), "import numpy as np", ""]
+    for step in trace.steps.values():
+        is_given = isinstance(step.op, Given) or step.name == X
+        if is_given and step.name != EMBEDDINGS and step.name.isidentifier():
+            numbers = np.array_repr(trace[step.name], precision=6)
+            lines.append(f"{step.name} = np.{numbers}  {comment(axes_text(step))}")
+
+    lines += ["", "# Write these, a line each, and save: every line that is there is checked."]
+    for step in steps_to_write(lesson, trace):
+        lines.append(comment(f"{step.name}: {formula_of(step)}  {axes_text(step)}"))
     return "\n".join(lines) + "\n"
 
 
