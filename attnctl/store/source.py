@@ -88,7 +88,8 @@ def is_readable(source: str) -> bool:
 def choose_trace(traces: Sequence[Trace], which: str, place: str) -> Trace:
     """The trace with this number or sentence. Raises AttnError where there is none, or more than one."""
     if re.fullmatch(WHOLE, which):
-        number, numbers = int(which[:MOST_DIGITS]), numbers_of(traces)
+        number = int(which[:MOST_DIGITS])
+        numbers = numbers_of(traces)
         if number in numbers:
             return traces[numbers.index(number)]
         if not -len(traces) <= number < 0:
@@ -147,7 +148,8 @@ class CapturedCalls(Sequence[Trace]):
     """The traces of a capture, each read when it is asked for."""
 
     def __init__(self, members: CallMembers, rename: Mapping[str, str]) -> None:
-        self.members, self.rename = members, rename
+        self.members = members
+        self.rename = rename
         self.numbers = members.numbers
 
     def __len__(self) -> int:
@@ -166,7 +168,9 @@ class CapturedCalls(Sequence[Trace]):
 
 def bytes_in(head: bytes, stream: BinaryIO, place: str) -> bytearray:
     """All of a stream, which is read into memory only up to the longest text that is read at all."""
-    data, limit, piece = bytearray(), available(), head
+    data = bytearray()
+    limit = available()
+    piece = head
     while piece:
         data += piece
         check_length(len(data), place)
