@@ -371,9 +371,11 @@ def group_of(parameter: Parameter) -> tuple[list[Option], Callable[[Given], Any]
 
     It is a named tuple of options, the settings of a section, or one option by itself.
     """
-    name, kind = parameter.name, parameter.annotation
+    name = parameter.name
+    kind = parameter.annotation
     if members := getattr(kind, "_field_defaults", None):
-        hints, section = get_type_hints(kind, include_extras=True), SECTIONS.get(kind)
+        hints = get_type_hints(kind, include_extras=True)
+        section = SECTIONS.get(kind)
         options = [lone_option(item, hints[item], own, section) for item, own in members.items()]
         return options, lambda values: getattr(kind, "of", kind)(**values)
     settings = getattr(kind, "__metadata__", ())[:1]
