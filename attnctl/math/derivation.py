@@ -303,7 +303,8 @@ def cache(v: Variant, at: Latest) -> Lines:
 def present(v: Variant, at: Latest) -> Lines:
     """All keys and values: the past ones, then the new ones."""
     for symbol, word in (("K", "key"), ("V", "value")):
-        past, new = f"past_{word}", at[symbol]
+        past = f"past_{word}"
+        new = at[symbol]
         if past in v.given:
             yield from given(v, past)
             yield line(f"present_{word}", ops.Append(), (past, new), f"{past}, then {new}")

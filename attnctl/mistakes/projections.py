@@ -256,10 +256,12 @@ def plant_other_bias(case: WrongStep) -> Iterator[Plant]:
 
 def plant_exchanged_scales(case: WrongStep) -> Iterator[Plant]:
     """K times a number and V over it: each was dequantised with the scale of the other."""
-    scores, mix = at("scores", MatMulT).right(case), at(HEAD_OUTPUTS, MatMul).right(case)
+    scores = at("scores", MatMulT).right(case)
+    mix = at(HEAD_OUTPUTS, MatMul).right(case)
     if not scores or not mix or "scores" in case.record or WEIGHTS in case.record:
         return
-    keys, values = case.derivation["scores"].inputs[1], case.derivation[HEAD_OUTPUTS].inputs[1]
+    keys = case.derivation["scores"].inputs[1]
+    values = case.derivation[HEAD_OUTPUTS].inputs[1]
     if keys not in case.derivation or values not in case.derivation:
         return
 

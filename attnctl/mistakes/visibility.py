@@ -33,7 +33,8 @@ Ends = tuple[int | None, int | None]
 
 
 def hiding(case: WrongStep, rule: VisibilityRule) -> WrongStep | None:
-    hide, softmax = find_mask(case), case.op(WEIGHTS)
+    hide = find_mask(case)
+    softmax = case.op(WEIGHTS)
     more = Hide(hide.offset if hide else case.begin, rules=(rule,))
     if hide and (case.first == MASKED or MASKED not in case.record):
         return case.put(MASKED, replace(hide, rules=(*hide.rules, rule)))

@@ -74,6 +74,18 @@ class Stuck(NamedTuple):
     sizes: Sizes
 
 
+class SearchRank(NamedTuple):
+    """When an array is read: scores first, as they tell most; square matrices late, as they tell nothing.
+
+    Gradients follow what they are by.
+    """
+
+    is_gradient: bool
+    is_not_of_scores: bool
+    is_square: bool
+    fewest_axes: int
+
+
 @dataclass
 class LayoutSearch:
     """Looks for a layout of each array, one after the other, and goes back where one cannot be read.
@@ -97,12 +109,16 @@ class LayoutSearch:
         self.names = [name for name in TABLE if name in self.shapes]
         self.names.sort(key=self.rank)
 
-    def rank(self, name: str) -> tuple[bool, bool, bool, int]:
-        """Scores first: they tell most. Square matrices tell nothing. Gradients follow what they are by."""
+    def rank(self, name: str) -> SearchRank:
         row = TABLE[name]
         shape = self.shapes[name]
         is_square = row.linear is not None and len(shape) == 2 and shape[0] == shape[1]
-        return bool(row.gradient), not row.of_scores, is_square, -len(shape)
+        return SearchRank(
+            is_gradient=bool(row.gradient),
+            is_not_of_scores=not row.of_scores,
+            is_square=is_square,
+            fewest_axes=-len(shape),
+        )
 
     def find(self, known: Sizes) -> bool:
         return self.go(0, {}, dict(known))

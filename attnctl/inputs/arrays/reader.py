@@ -712,7 +712,8 @@ def with_positions_counted(laid: Laid, settings: Settings) -> Laid:
     real = keys_shown(laid)
     if real is None:
         raise AttnError(f"{place}: nothing shows which keys are padding; give mask or key_lengths")
-    queries, keys = laid.sizes["query"], real.shape[-1]
+    queries = laid.sizes["query"]
+    keys = real.shape[-1]
     if "past" not in laid.sizes and queries != keys:
         raise AttnError(f"{place}: {queries} queries for {keys} keys; give {POSITION_IDS}")
     return replace(laid, places=as_places(count_positions(real, queries)))

@@ -152,7 +152,8 @@ def rule_reader(form: str, about: str, settings: Sequence[Setting]) -> Reader:
 
 
 def compose_rules(inside: Reader) -> tuple[Setting, ...]:
-    rules, example = list_of(inside, least=1), ["causal", {"window": [3, 3]}]
+    rules = list_of(inside, least=1)
+    example = ["causal", {"window": [3, 3]}]
     return tuple(Setting(kind.name, rules, f"{kind.words}.", example) for kind in (AnyOf, AllOf))
 
 

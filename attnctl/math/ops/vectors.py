@@ -155,7 +155,8 @@ class Rotate(Op):
         frequencies = alone.angles(two_rows)[-1]  # the second row stands at position 1
 
         places = np.array(self.places)  # (1 or 3, 1 or batch, token)
-        given, tokens = places.shape[-1], x.shape[-2]
+        given = places.shape[-1]
+        tokens = x.shape[-2]
         if given != tokens:
             raise ValueError(f"{given} positions for {tokens} tokens")
 

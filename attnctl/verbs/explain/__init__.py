@@ -152,7 +152,7 @@ class Explainer:
 
     def explain_edit(self, step: str, cell: Cell, note: str) -> Explanation:
         line = self.trace.steps[step]
-        by_hand = Step(step, Given(), (), line.axes, BY_HAND, line.symbol)
+        by_hand = replace(line, op=Given(), inputs=(), formula=BY_HAND)
         value = float(self.trace[step][cell])
         return Explanation(by_hand, cell, self.spell(step, cell), value, expr=Number(value), notes=(note,))
 
