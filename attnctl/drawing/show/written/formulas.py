@@ -164,17 +164,29 @@ def write_pieces(pieces: Sequence[Piece], language: Language) -> str:
     at = 0
     while at < len(atoms):
         atom = atoms[at]
-        is_quotient = at + 2 < len(atoms) and atoms[at + 1].text == "/" and atom.kind in OPERANDS
-        begins = at == 0 or atoms[at - 1].text in {"(", "+", "−", "="}
-        if is_quotient and begins and atoms[at + 2].kind in OPERANDS:
-            out.append(language.fraction(atom.written, atoms[at + 2].written))
+        before = atoms[at - 1] if at else None
+
+        # A fraction only where nothing stands before it: of a · b / c the first is not above the line.
+        begins = before is None or before.text in {"(", "+", "−", "="}
+        if begins and is_quotient(atoms[at : at + 3]):
+            below = atoms[at + 2]
+            out.append(language.fraction(atom.written, below.written))
             at += 3
             continue
-        if at and atom.kind == "name" and atoms[at - 1].kind == "name":
+
+        if before is not None and before.kind == atom.kind == "name":
             out.append(language.thin)
         out.append(atom.written)
         at += 1
     return " ".join(out)
+
+
+def is_quotient(atoms: Sequence[Piece]) -> bool:
+    """True of an operand, a slash and an operand."""
+    if len(atoms) < 3:
+        return False
+    above, sign, below = atoms
+    return sign.text == "/" and above.kind in OPERANDS and below.kind in OPERANDS
 
 
 OPERANDS = {"name", "number"}
