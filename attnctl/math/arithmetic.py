@@ -173,14 +173,14 @@ ROUNDINGS = 4
 """Units in the last place that one operation may be off, here or where the number was made."""
 
 
-class Result(NamedTuple):
+class Evaluation(NamedTuple):
     """What an expression comes to, and how far off a machine may honestly be."""
 
     value: float
     error: float
 
 
-def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> Result:
+def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> Evaluation:
     """Evaluate the expression as `code` writes it, with how far off a machine may honestly be.
 
     The error is a running error analysis (Higham 2002, sections 2.1 and 3.3) for numbers whose
@@ -188,20 +188,20 @@ def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> Result:
     added up. Overflow is infinity.
     """
 
-    def rounded(value: float, error: float) -> Result:
-        return Result(value, error + ROUNDINGS * eps * abs(value) + tiny)
+    def rounded(value: float, error: float) -> Evaluation:
+        return Evaluation(value, error + ROUNDINGS * eps * abs(value) + tiny)
 
     match expr:
         case Number(value, source, spread):
             # What was read is off by nothing before anything is done with it.
             error = 0.0 if source else eps * (abs(value) + spread) + tiny
-            return Result(value, error)
+            return Evaluation(value, error)
         case Operation("+", parts):
             terms = [evaluate(part, eps, tiny) for part in parts]
             size = sum(abs(term.value) for term in terms)
             carried = sum(term.error for term in terms)
             summed = add_up([term.value for term in terms])
-            return Result(summed, carried + eps * len(parts) * size)
+            return Evaluation(summed, carried + eps * len(parts) * size)
         case Operation("-", (left, right)):
             a = evaluate(left, eps, tiny)
             b = evaluate(right, eps, tiny)
@@ -218,7 +218,7 @@ def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> Result:
             a = evaluate(above, eps, tiny)
             b = evaluate(below, eps, tiny)
             if b.value == 0:
-                return Result(nan, inf)
+                return Evaluation(nan, inf)
             quotient = a.value / b.value
             carried = a.error + b.error * abs(quotient)
             return rounded(quotient, carried / abs(b.value))
@@ -236,21 +236,21 @@ def add_up(values: list[float]) -> float:
     return add_up(sums)
 
 
-def call_with_error(name: str, inside: Result, eps: float) -> Result:
+def call_with_error(name: str, inside: Evaluation, eps: float) -> Evaluation:
     """A function of a number, and how far off it may be."""
     value, error = inside
     try:
         result = FUNCTIONS[name](value)
     except OverflowError:
-        return Result(inf, inf)
+        return Evaluation(inf, inf)
     except ValueError:  # the root of a negative number, the sine of infinity
-        return Result(nan, inf)
+        return Evaluation(nan, inf)
 
     slope = abs(result) if name == "exp" else 1.0
     moved = error * slope if isfinite(error) else inf
     # An angle is brought to one turn first, and that rounds by its own size.
     size = abs(result) + abs(value) if name in {"cos", "sin"} else abs(result)
-    return Result(result, moved + ROUNDINGS * eps * size)
+    return Evaluation(result, moved + ROUNDINGS * eps * size)
 
 
 def numbers(expr: Expr) -> Iterator[Number]:

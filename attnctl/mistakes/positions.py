@@ -80,12 +80,14 @@ def plant_in_half(case: WrongStep) -> Iterator[Plant]:
             for name in names:
                 op = right[name]
                 frequencies = frequencies_of(case, op)
-                if not frequencies.size:
+                if not frequencies.size:  # a rotation of no columns
                     return
+
                 rounded = tuple(map(float, to_half(frequencies)))
                 ways["frequencies"][name] = replace(op, frequencies=rounded)
                 ways["angles"][name] = by_angles(op, to_half)
                 ways["positions"][name] = by_angles(op, partial(at_rounded, frequencies, to_half))
+
             for what, ops in ways.items():
                 yield Plant(case.put_all(ops), f"{what} are rounded to {precision.name}")
 

@@ -202,18 +202,21 @@ def find_directory(read: Read, length: int) -> Directory | None:
     """Where the directory of an archive is; None where it was never written, or is none."""
     first = max(0, length - ENDING.size - 0xFFFF)
     tail = read(first, length - first)
-    at = tail.rfind(b"PK\5\6")
-    if at < 0 or len(tail) - at < ENDING.size:
+    ending = tail.rfind(b"PK\5\6")
+    if ending < 0 or len(tail) - ending < ENDING.size:
         return None
-    *_, size, begin, _ = ENDING.unpack_from(tail, at)
-    place = first + at
+    *_, size, begin, _ = ENDING.unpack_from(tail, ending)
+    place = first + ending
+
+    # A large archive says in 64 bits before that where its directory is.
     locator = read(max(0, place - LOCATOR_64.size), LOCATOR_64.size)
     if locator.startswith(b"PK\6\7"):
-        place = LOCATOR_64.unpack(locator)[2]
+        _, _, place, _ = LOCATOR_64.unpack(locator)
         whole = read(place, ENDING_64.size)
         if len(whole) < ENDING_64.size or not whole.startswith(b"PK\6\6"):
             return None
         *_, size, begin = ENDING_64.unpack(whole)
+
     return Directory(begin, size) if begin + size == place else None
 
 

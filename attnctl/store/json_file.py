@@ -275,19 +275,21 @@ def write_jsonl(traces: Iterable[Trace], stream: IO[Any]) -> None:
 
 
 def texts(trace: Trace, newline: str) -> Iterator[bytes]:
+    blank = newline or " "
     start = "{" + newline
     for key, value in heading(trace).items():
         yield encode_json(f"{start}{json_text(key)}: {json_text(value)}")
-        start = f",{newline or ' '}"
+        start = f",{blank}"
     yield encode_json(f'{start}"steps": {{')
+
     start = newline
     for name, step in trace.steps.items():
         array = trace[name]
         yield start.encode() + step_text(step, array.shape, array.dtype)
-        yield f', "data":{newline or " "}'.encode()
+        yield f', "data":{blank}'.encode()
         yield from json_pieces(array, newline)
         yield b"}"
-        start = f",{newline or ' '}"
+        start = f",{blank}"
     yield b"}}"
 
 
@@ -313,22 +315,26 @@ LARGE = 1e16
 
 def json_pieces(array: Array, newline: str = "\n") -> Iterator[bytes]:
     """The array as nested lists, with `newline` after the comma between two rows."""
-    comma = b"," + newline.encode()
+    between = b"," + newline.encode()
     if array.ndim == 0:
-        yield items_text(array.reshape(1), comma)
-    elif array.ndim == 1 or (array.ndim == 2 and array.shape[-1] <= BLOCK):
+        yield items_text(array.reshape(1), between)
+        return
+
+    yield b"["
+    fits_in_blocks = array.ndim == 1 or (array.ndim == 2 and array.shape[-1] <= BLOCK)
+    if fits_in_blocks:
         rows = max(1, BLOCK // max(1, array[:1].size))
-        yield b"["
+        between_blocks = b"," if array.ndim == 1 else between
         for start in range(0, len(array), rows):
-            yield b"" if not start else b"," if array.ndim == 1 else comma
-            yield items_text(array[start : start + rows], comma)
-        yield b"]"
+            if start:
+                yield between_blocks
+            yield items_text(array[start : start + rows], between)
     else:
-        yield b"["
-        for at, row in enumerate(array):
-            yield comma if at else b""
+        for number, row in enumerate(array):
+            if number:
+                yield between
             yield from json_pieces(row, newline)
-        yield b"]"
+    yield b"]"
 
 
 def items_text(block: Array, comma: bytes) -> bytes:

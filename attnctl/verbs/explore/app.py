@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -24,6 +24,7 @@ from attnctl.base.errors import AttnError
 from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.palette import background, styles_for
 from attnctl.drawing.screen.text import cells
+from attnctl.math.rules import Rule
 from attnctl.verbs import explore as go
 from attnctl.verbs.explore import ExplorerState, remake, view
 
@@ -49,6 +50,15 @@ def bind(
 ) -> Binding:
     """A key for the help, which says `more`, and where it is shown for the line at the foot."""
     return Binding(keys, action, what, tooltip=more, key_display=sign or None, show=show)
+
+
+def rules_in_words(rules: Mapping[Rule, bool]) -> str:
+    """The rules that may be switched, and which of them are on: causal (on), window 3,0."""
+    words = []
+    for rule, is_on in rules.items():
+        text = remake.rule_text(rule)
+        words.append(f"{text} (on)" if is_on else text)
+    return ", ".join(words)
 
 
 class Explorer(App[int]):
@@ -245,9 +255,9 @@ class Explorer(App[int]):
 
     def action_cell(self, row: int, column: int) -> None:
         """A cell of the table that is shown, -1 for where one stands."""
-        walk = self.walk
-        there = walk.row if row < 0 else self.rows[row], walk.column if column < 0 else self.columns[column]
-        self.attempt(lambda walk: go.at_cell(walk, *there))
+        row_there = self.walk.row if row < 0 else self.rows[row]
+        column_there = self.walk.column if column < 0 else self.columns[column]
+        self.attempt(lambda walk: go.at_cell(walk, row_there, column_there))
 
     def action_follow(self) -> None:
         self.attempt(go.follow)
@@ -276,20 +286,22 @@ class Explorer(App[int]):
                 case "find":
                     hint = "love, or love,AI, or a whole cell"
                 case "edit":
-                    remake.origin_of(walk)
+                    remake.origin_of(walk)  # refuses what cannot be edited before anything is typed
                     hint = "0.5, +=1, *=2"
                 case "seed":
                     value = str(remake.seed_of(walk) + 1)
                 case "rule":
-                    rules = remake.switchable_rules(walk).items()
-                    hint = ", ".join(remake.rule_text(rule) + " (on)" * on for rule, on in rules)
+                    hint = rules_in_words(remake.switchable_rules(walk))
         except AttnError as error:
             self.say(error.problems)
             return
+
         self.asked = what
         label = f"{remake.cell_here(walk)} =" if what == "edit" else f"{what}:"
-        self.query_one("#question", Static).update(Text(self.marks.printable(f"{label} ")))
+        question = Text(self.marks.printable(f"{label} "))
+        self.query_one("#question", Static).update(question)
         self.query_one("#ask").display = True
+
         entry = self.query_one(Input)
         entry.value = value
         entry.placeholder = hint

@@ -197,18 +197,20 @@ def lessons(folder: str | FilePath | None = None) -> list[Lesson]:
         files = sorted(path for path in place.iterdir() if path.suffix in {".yaml", ".yml"})
     if not files:
         raise AttnError(f"{place}: no lesson in it; a lesson is a .yaml file")
-    found: list[Lesson] = []
+
+    read: list[Lesson] = []
     problems: list[str] = []
     for path in files:
         with collect_problems(problems):
-            found.append(read_lesson(path))
-    first: dict[str, str] = {}
-    for lesson in found:
-        namesake = first.setdefault(lesson.name, lesson.file)
+            read.append(read_lesson(path))
+
+    first_of_name: dict[str, str] = {}
+    for lesson in read:
+        namesake = first_of_name.setdefault(lesson.name, lesson.file)
         if namesake != lesson.file:
             problems.append(f"{lesson.file}: called {lesson.name}, as is {namesake}; rename one")
     raise_all(problems)
-    return found
+    return read
 
 
 PROGRESS = "attnctl/progress/1"
