@@ -99,8 +99,11 @@ def verdict_lines(verdict: AnswerVerdict, screen: Screen) -> Iterator[Element]:
     if verdict.right:
         yield [("Right.", "name")]
         return
-    said = "Not right yet: " * (verdict.right is False) + f"{verdict.says}."
-    yield from paragraphs(said[:1].upper() + said[1:], screen)
+
+    sentence = f"{verdict.says}."
+    if verdict.right is False:  # None is what cannot be judged
+        sentence = f"Not right yet: {sentence}"
+    yield from paragraphs(sentence[:1].upper() + sentence[1:], screen)
     if verdict.mistake:
         also = f"; also fits: {', '.join(verdict.also[:3])}" if verdict.also else ""
         yield [(screen.printable(f"({verdict.mistake}{also})"), "aside")]
