@@ -384,3 +384,21 @@ def test_a_mask_for_each_member_of_a_batch(name, axes):
     np.testing.assert_array_equal(found["attention_weights"], expected["attention_weights"])
     kept = {"Q": q, "K": k, name: lean, "attention_weights": expected["attention_weights"]}
     assert attnctl.check(kept).agrees
+
+
+def test_a_weight_is_what_says_what_it_multiplies_or_is_added_to_whatever_its_symbol():
+    matrix = names.Name("W_loud", "Ω", ("head",), leaf=True, input=True, once=True, of="Q")
+    bias = names.bias("b_loud", "Q", "head d_k")._replace(symbol="ω")
+    beside = names.Name("mask_loud", "W", ("head",), leaf=True, input=True, once=True)
+
+    assert (matrix.is_weight, matrix.drawn) == (True, True)
+    assert (bias.is_weight, bias.drawn) == (True, False)
+    assert not beside.is_weight
+
+
+def test_weights_of_the_table_are_the_matrices_and_the_biases():
+    drawn = names.where(lambda row: row.drawn)
+    added = names.where(lambda row: row.is_weight and not row.drawn)
+
+    assert drawn == ["W_Q", "W_K", "W_V", "W_gate", "W_O"]
+    assert added == ["b_Q", "b_K", "b_V", "b_gate", "b_O"]

@@ -65,7 +65,8 @@ class Channel:
     """One side. It sends numbered messages, and reads those that have the number it asks for."""
 
     def __init__(self, ends: Ends, secret: bytes) -> None:
-        self.ends, self.secret = ends, secret
+        self.ends = ends
+        self.secret = secret
         self.pending = bytearray()
         """What was read, and belongs to no message yet."""
 

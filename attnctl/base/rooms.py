@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from attnctl.base.verb import Formats, Verb
@@ -76,11 +76,20 @@ def all_verbs() -> dict[str, Verb]:
     return {verb.name: verb for verb in sorted(verbs, key=order)}
 
 
-def order(verb: Verb) -> tuple[int, str, int]:
+class VerbPlace(NamedTuple):
+    """Where a verb stands in the help: sections that nobody knows come last, by their names."""
+
+    number: int
+    section: str
+    place: int
+
+
+def order(verb: Verb) -> VerbPlace:
     from attnctl.base.verb import SECTIONS
 
-    known = verb.section in SECTIONS
-    return SECTIONS.index(verb.section) if known else len(SECTIONS), verb.section, verb.place
+    is_known = verb.section in SECTIONS
+    number = SECTIONS.index(verb.section) if is_known else len(SECTIONS)
+    return VerbPlace(number, verb.section, verb.place)
 
 
 def formats_of(command: str) -> Formats:

@@ -98,17 +98,22 @@ class Setting:
         if self.words is not None:
             return self.words(value)
         name = self.name.replace("_", " ")
+        if self.switch:
+            return name
         numbers = value if isinstance(value, (list, tuple)) else [value]
-        return name if self.switch else f"{name} {', '.join(map(str, numbers))}"
+        return f"{name} {', '.join(map(str, numbers))}"
 
     def flags(self, value: Any) -> list[str]:
         """The words of a command line that give this value: --window 3,inf; none where none do."""
         if self.flag is None or value is None:
             return []
         if self.switch:
-            return [self.flag.name] * bool(value)
-        texts = value if self.flag.repeated else [value]
-        return [word for text in texts for word in (self.flag.name, flag_text(text))]
+            return [self.flag.name] if value else []
+
+        words = []
+        for text in value if self.flag.repeated else [value]:
+            words += [self.flag.name, flag_text(text)]
+        return words
 
     def read_flag(self, given: Any) -> Any:
         """Read what its flag was given: a text, several, or on and off. Raises BadValueError."""
@@ -117,15 +122,18 @@ class Setting:
             return given
         parts = self.flag.parts
         read = self.flag.reader or self.reader
-        return read(list(map(parts, given)) if self.flag.repeated else parts(given))
+        if self.flag.repeated:
+            return read([parts(text) for text in given])
+        return read(parts(given))
 
 
 def flag_text(value: Any) -> str:
     """A value as the text of a flag: 3,inf for the ends of a window, 0:4,4:6 for ranges."""
-    if isinstance(value, (list, tuple)):
-        ranges = any(isinstance(part, tuple) for part in value)
-        return ",".join(":".join(map(str, part)) if ranges else flag_text(part) for part in value)
-    return "inf" if value is None else str(value)
+    if not isinstance(value, (list, tuple)):
+        return "inf" if value is None else str(value)
+    if any(isinstance(part, tuple) for part in value):
+        return ",".join(":".join(map(str, ends)) for ends in value)
+    return ",".join(map(flag_text, value))
 
 
 ENOUGH = 4 * MAX_PROBLEMS
@@ -152,12 +160,16 @@ class Form(Reader):
         elsewhere: Callable[[str, Any], str | None] = lambda *_: None,
         misfits: Callable[[Json], Iterable[Problem]] = lambda _: (),
     ) -> None:
-        self.name, self.about, self.make = name, about, make
-        self.elsewhere, self.misfits = elsewhere, misfits
+        self.name = name
+        self.about = about
+        self.make = make
+        self.elsewhere = elsewhere
+        self.misfits = misfits
         self.keys = {key.name: key for key in keys}
         forms = tuple(key.reader for key in self.keys.values())
         super().__init__(self.read_mapping, {"$ref": f"#/$defs/{name}"}, forms=forms)
-        self.just_one, self.required = just_one, required
+        self.just_one = just_one
+        self.required = required
 
     def read_mapping(self, value: Any) -> Any:
         if not isinstance(value, dict):
@@ -165,10 +177,13 @@ class Form(Reader):
         given: Json = {}
         problems: list[Problem] = []
         for name, key in self.keys.items():
+            if name not in value:
+                continue
             try:
-                given |= {name: key.reader(value[name])} if name in value else {}
+                given[name] = key.reader(value[name])
             except BadValueError as wrong:
                 problems += problems_at(name, wrong)
+
         unknown = (self.explain_unknown(key, value[key]) for key in value if key not in self.keys)
         problems += islice(unknown, ENOUGH)
         if problems:
@@ -179,6 +194,7 @@ class Form(Reader):
 
     def explain_unknown(self, key: Any, value: Any) -> Problem:
         place = () if isinstance(key, str) else (key,)
+        # Half of a pair of UTF-16 cannot be written out.
         if place or any("\ud800" <= character < "\ue000" for character in key):
             return place, "a key that is no text; write a word"
         if elsewhere := self.elsewhere(key, value):

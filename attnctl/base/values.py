@@ -239,7 +239,8 @@ def read_seeds(text: str) -> int | tuple[int, ...]:
         if not (first and dash):  # -1 is no range
             seeds.append(SEED(Plain(part.strip())))
             continue
-        start, stop = SEED(Plain(first)), SEED(Plain(last))
+        start = SEED(Plain(first))
+        stop = SEED(Plain(last))
         if start > stop:
             raise BadValueError(f"{start}-{stop} runs backwards; write {stop}-{start}")
         if stop - start >= MOST_SEEDS:

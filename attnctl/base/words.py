@@ -35,7 +35,8 @@ def nearest(word: str, known: Iterable[str], most: int = 3, cutoff: float = 0.6)
     """The known words that look most like this one in any case, best first, or that it is part of."""
     from difflib import get_close_matches
 
-    by_lower, lower = {other.lower(): other for other in reversed(list(known))}, word.lower()
+    by_lower = {other.lower(): other for other in reversed(list(known))}
+    lower = word.lower()
     like = get_close_matches(lower, by_lower, n=most, cutoff=cutoff)
     parts = [other for other in by_lower if f"_{lower}" in other or f"{lower}_" in other]
     return [by_lower[match] for match in like or parts[:most]]
@@ -67,7 +68,9 @@ def escape(char: str) -> str:
 def number_repeats(tokens: Iterable[str]) -> list[str]:
     """The tokens, a repeated one with its number: the, cat, the -> the#1, cat, the#2."""
     tokens = list(tokens)
-    total, seen, out = Counter(tokens), Counter[str](), list[str]()
+    total = Counter(tokens)
+    seen = Counter[str]()
+    out = list[str]()
     for token in tokens:
         seen[token] += 1
         out.append(f"{token}#{seen[token]}" if total[token] > 1 else token)

@@ -12,7 +12,7 @@ reads a function's signature for each option at each start.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from importlib import import_module
 from inspect import Parameter, Signature, cleandoc
@@ -75,7 +75,9 @@ class Documented:
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         words = [usage_word(param) for param in self.get_params(ctx) if param.param_type_name == "argument"]
-        return ["[OPTIONS]", *words, *["COMMAND [ARGS]…"] * isinstance(self, TyperGroup)]
+        if isinstance(self, TyperGroup):
+            words.append("COMMAND [ARGS]…")
+        return ["[OPTIONS]", *words]
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         text = cleandoc(self.help or "")  # type: ignore[attr-defined]
@@ -93,7 +95,9 @@ class Documented:
 
 def usage_word(argument: Any) -> str:
     """SENTENCE, SENTENCE… for several, in brackets where it may be left out."""
-    word = (argument.metavar or argument.name.upper()).rstrip(".…") + "…" * (argument.nargs != 1)
+    word = (argument.metavar or argument.name.upper()).rstrip(".…")
+    if argument.nargs != 1:
+        word += "…"
     return word if argument.required else f"[{word}]"
 
 
@@ -102,6 +106,17 @@ def first_sentence(text: str) -> str:
     short = re.split(r"\. |; | \(", text, maxsplit=1)[0].rstrip(".")
     before, _, rest = short.partition(": ")
     return f"{before if len(before.split()) > 3 and rest else short}."
+
+
+def daily_records(options: Sequence[Any], daily: Sequence[str], ctx: Any) -> list[tuple[str, str]]:
+    """A line for each option that is used daily, and one that says how many more there are."""
+    by_name = {option.name: option for option in options}
+    records = []
+    for name in daily:
+        flags, text = by_name[name].get_help_record(ctx)
+        records.append((flags, first_sentence(text)))
+    left_out = len(options) - len(daily) - 1  # --help
+    return [*records, (EVERYTHING, f"All options: {left_out} more, and what they do.")]
 
 
 class Command(Documented, TyperCommand):
@@ -117,30 +132,32 @@ class Command(Documented, TyperCommand):
         """The arguments, then each section of options; or one section of what is used daily."""
         parameters = [param for param in self.get_params(ctx) if not param.hidden]
         arguments = [param for param in parameters if param.param_type_name == "argument"]
-        daily = self.daily(ctx)
-        said = [(usage_word(argument).strip("[]"), argument.help or "") for argument in arguments]
-        sections: dict[str, list[tuple[str, str]]] = {"Arguments": said, "Options": []}
         options = [param for param in parameters if param.param_type_name == "option"]
+        daily = self.daily(ctx)
+
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for argument in arguments:
+            sections["Arguments"].append((usage_word(argument).strip("[]"), argument.help or ""))
         if daily:
-            by_name = {option.name: option.get_help_record(ctx) for option in options}
-            shown = [(flags, first_sentence(text)) for flags, text in map(by_name.__getitem__, daily)]
-            left_out = len(options) - len(daily) - 1  # --help
-            sections["Options"] = [*shown, (EVERYTHING, f"All options: {left_out} more, and what they do.")]
+            sections["Options"] = daily_records(options, daily, ctx)
         else:
             for option in options:
                 panel = option.rich_help_panel or "Options"
                 sections.setdefault(panel, []).append(option.get_help_record(ctx))
+
+        widest = 26 if daily else 30
         for title, records in sections.items():
             if records:
                 with formatter.section(title):
-                    formatter.write_dl(records, col_max=26 if daily else 30)
+                    formatter.write_dl(records, col_max=widest)
 
 
 class Group(Documented, TyperGroup):
     """A group of commands, which suggests the nearest for a name that is none."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name, known = args[0], self.list_commands(ctx)
+        name = args[0]
+        known = self.list_commands(ctx)
         if name not in known and name[:1] != "-" and not ctx.resilient_parsing:
             sentence = ctx.parent is None and " " in name
             otherwise = f"type: attnctl run {quote(name)}" if sentence else self.name_commands(ctx)

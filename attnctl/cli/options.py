@@ -371,9 +371,11 @@ def group_of(parameter: Parameter) -> tuple[list[Option], Callable[[Given], Any]
 
     It is a named tuple of options, the settings of a section, or one option by itself.
     """
-    name, kind = parameter.name, parameter.annotation
+    name = parameter.name
+    kind = parameter.annotation
     if members := getattr(kind, "_field_defaults", None):
-        hints, section = get_type_hints(kind, include_extras=True), SECTIONS.get(kind)
+        hints = get_type_hints(kind, include_extras=True)
+        section = SECTIONS.get(kind)
         options = [lone_option(item, hints[item], own, section) for item, own in members.items()]
         return options, lambda values: getattr(kind, "of", kind)(**values)
     settings = getattr(kind, "__metadata__", ())[:1]
@@ -422,21 +424,27 @@ def read_all(options: list[Option], texts: Given) -> Given:
     values: Given = {}
     problems: list[str] = []
     for option in options:
-        text = values[option.name] = texts[option.name]
-        if text is not None:
-            try:
-                values[option.name] = option.read(text)
-                problems += announce(option, text)
-            except BadValueError as wrong:
-                problems += (f"{option.flag}: {text}" for _, text in wrong.problems)
-            except AttnError as error:
-                problems += error.problems
+        text = texts[option.name]
+        values[option.name] = text
+        if text is None:
+            continue
+        try:
+            values[option.name] = option.read(text)
+            problems += announce(option, text)
+        except BadValueError as wrong:
+            problems += (f"{option.flag}: {text}" for _, text in wrong.problems)
+        except AttnError as error:
+            problems += error.problems
+
+    # One problem of each option that does not go with the others, in the order of the help.
     flags = {option.name: option.flag for option in options}
     misplaced: dict[str, str] = {}
     for option in options:
         for name, problem in wrong_beside(option, values, flags):
             misplaced.setdefault(name, problem)
-    raise_all([*problems, *(misplaced[name] for name in flags if name in misplaced)])
+    problems += [misplaced[name] for name in flags if name in misplaced]
+
+    raise_all(problems)
     return values
 
 

@@ -19,7 +19,8 @@ def in_new_words(args: list[str]) -> list[str]:
     `stats --file CORPUS` is `corpus run CORPUS`, and `stats merge PART…` is `corpus merge PART…`.
     """
     end = args.index("--") if "--" in args else len(args)
-    words, rest = args[1:end], args[end:]
+    words = args[1:end]
+    rest = args[end:]
     if any(word.partition("=")[0] == FILE for word in words):
         new = ["corpus", "run", *without_flag(words, FILE), *rest]
     elif (first := first_argument(words)) is not None and words[first] == "merge":

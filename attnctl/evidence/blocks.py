@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, fields, replace
 from math import sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -93,6 +93,14 @@ class RowSample:
     """The least scatter of a number, as a part of it."""
 
 
+class WorstFirst(NamedTuple):
+    """How bad the numbers of a block are: a wrong one before all, a number before NaN."""
+
+    is_wrong: bool
+    is_number: bool
+    largest: float
+
+
 @dataclass(frozen=True)
 class BlockFindings:
     rows: slice
@@ -105,8 +113,9 @@ class BlockFindings:
     """Whether not just any numbers would do."""
 
     @property
-    def rank(self) -> tuple[bool, bool, float]:
-        return self.gap.differing > 0, not np.isnan(self.gap.largest), self.gap.largest
+    def rank(self) -> WorstFirst:
+        largest = self.gap.largest
+        return WorstFirst(self.gap.differing > 0, is_number=not np.isnan(largest), largest=largest)
 
 
 def in_blocks(record: Record, derivation: Derivation, step: Step, values: Values) -> Sequence[Step]:

@@ -228,9 +228,8 @@ def carry_rounding(
     factor = factors.unit if isinstance(op, PRODUCTS) else 0.0
 
     def run(number: int) -> Array:
-        return run_rounded(
-            op, [input_.run(number) for input_ in inputs], unit, name, number, factor, of_sums
-        )
+        drawn = [input_.run(number) for input_ in inputs]
+        return run_rounded(op, drawn, unit, name=name, number=number, factor=factor, of_sums=of_sums)
 
     with np.errstate(all="ignore"):
         value = op.apply(*factors.round(op, [input_.value for input_ in inputs]))
@@ -262,7 +261,7 @@ def run_rounded(
         unit = sqrt(3) * unit  # exp and its sum are rounded, too
     moved = [round_at_random(x, inside, f"{name} {at}", number) for at, x in enumerate(inputs)]
     result = round_at_random(op.apply(*moved), unit + sums, name, number)
-    return result + displace(op, moved, result, unit, name, number)
+    return result + displace(op, moved, result, unit, name=name, run=number)
 
 
 def displace(op: Any, inputs: Sequence[Array], result: Array, unit: float, name: str, run: int) -> Any:

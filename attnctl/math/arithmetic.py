@@ -51,26 +51,37 @@ def group_terms(parts: tuple[Expr, ...]) -> tuple[Expr, ...]:
     if len(parts) <= LONGEST_SUM:
         return parts
     starts = range(0, len(parts), LONGEST_SUM)
-    return group_terms(tuple(Operation("+", parts[start : start + LONGEST_SUM]) for start in starts))
+    groups = tuple(Operation("+", parts[start : start + LONGEST_SUM]) for start in starts)
+    return group_terms(groups)
 
 
 def code(expr: Expr) -> str:
     """The expression in full digits, with only numbers, + - * / ( ) and function names."""
     match expr:
         case Number(value):
-            text = number_text(value) if value or copysign(1, value) < 0 else "0"
-            return f"({text})" if text.startswith("-") and not isinf(value) else text
+            is_plain_zero = value == 0 and copysign(1, value) > 0
+            text = "0" if is_plain_zero else number_text(value)
+            needs_parentheses = text.startswith("-") and not isinf(value)
+            return f"({text})" if needs_parentheses else text
+        case Operation("+", ()):
+            return "0"
         case Operation("+", parts):
-            return "(" + " + ".join(map(code, group_terms(parts))) + ")" if parts else "0"
+            terms = map(code, group_terms(parts))
+            return f"({' + '.join(terms)})"
         case Operation("-", (left, right)):
             return f"({code(left)} - {code(right)})"
         case Operation("*", parts):
-            nested = {"*", "/"}
-            return " * ".join(f"({code(p)})" if operator_of(p) in nested else code(p) for p in parts)
+            return " * ".join(map(code_of_factor, parts))
         case Operation("/", (above, below)):
             return f"({code(above)}) / ({code(below)})"
         case Operation(name, parts):
             return f"{name}({code(parts[0])})"
+
+
+def code_of_factor(part: Expr) -> str:
+    """A factor of a product as `code` writes it: other products, and quotients, in parentheses."""
+    text = code(part)
+    return f"({text})" if operator_of(part) in {"*", "/"} else text
 
 
 def operator_of(expr: Expr) -> str:
@@ -84,29 +95,34 @@ def display(expr: Expr, text_of: Callable[[Number], str], *, top: bool = True) -
     def inner(part: Expr) -> str:
         return display(part, text_of, top=False)
 
-    def first(part: Expr) -> str:
-        return text_of(part) if isinstance(part, Number) else inner(part)
-
     match expr:
         case Number():
             text = text_of(expr)
-            return text if top or not text.startswith("-") else f"({text})"
-        case Operation("+", parts):
-            text = " + ".join([*map(first, parts[:1]), *map(inner, parts[1:])]) or "0"
-            return text if top or len(parts) == 1 else f"({text})"
+            needs_parentheses = text.startswith("-")
+        case Operation("+", (start, *others)):
+            text = " + ".join([display_first(start, text_of), *map(inner, others)])
+            needs_parentheses = bool(others)
+        case Operation("+", ()):
+            text = "0"
+            needs_parentheses = True
         case Operation("-", (left, right)):
-            text = f"{first(left)} - {inner(right)}"
-            return text if top else f"({text})"
+            text = f"{display_first(left, text_of)} - {inner(right)}"
+            needs_parentheses = True
         case Operation("*", parts):
-            return "·".join(
-                f"({inner(part)})" if operator_of(part) == "/" else inner(part) for part in parts
-            )
+            factors = [f"({inner(part)})" if operator_of(part) == "/" else inner(part) for part in parts]
+            return "·".join(factors)
         case Operation("/", (above, below)):
-            return f"{first(above)} / {inner(below)}"
+            return f"{display_first(above, text_of)} / {inner(below)}"
         case Operation("sqrt", (inside,)):
             return f"√{inner(inside)}"
         case Operation(name, parts):
             return f"{name}({display(parts[0], text_of)})"
+    return f"({text})" if needs_parentheses and not top else text
+
+
+def display_first(part: Expr, text_of: Callable[[Number], str]) -> str:
+    """What stands at the left end, where a negative number needs no parentheses."""
+    return text_of(part) if isinstance(part, Number) else display(part, text_of, top=False)
 
 
 def abridge(expr: Expr, most: int, longest: int | None = None) -> Expr:
@@ -131,13 +147,19 @@ def abridge(expr: Expr, most: int, longest: int | None = None) -> Expr:
 
 def largest_terms(parts: tuple[Expr, ...], most: int) -> tuple[list[Expr], Number]:
     """The terms of a sum whose size is greatest (NaN above all), in their order, and the rest of them."""
-    values = [evaluate(part, 0.0)[0] for part in parts]
-    written = [at for at, part in enumerate(parts) if not terms_in(part)]
-    by_size = sorted(written, key=lambda at: -inf if isnan(values[at]) else -abs(values[at]))
-    shown = set(by_size[:most])
-    others = [at for at in range(len(parts)) if at not in shown]
-    count = sum(terms_in(parts[at]) or 1 for at in others)
-    return [parts[at] for at in sorted(shown)], Number(add_up([values[at] for at in others]), terms=count)
+    values = [evaluate(part, 0.0).value for part in parts]
+
+    def by_size(place: int) -> float:
+        value = values[place]
+        return -inf if isnan(value) else -abs(value)
+
+    written = [place for place, part in enumerate(parts) if not terms_in(part)]
+    shown = set(sorted(written, key=by_size)[:most])
+    others = [place for place in range(len(parts)) if place not in shown]
+
+    count = sum(terms_in(parts[place]) or 1 for place in others)
+    rest = add_up([values[place] for place in others])
+    return [parts[place] for place in sorted(shown)], Number(rest, terms=count)
 
 
 def terms_in(part: Expr) -> int:
@@ -151,43 +173,58 @@ ROUNDINGS = 4
 """Units in the last place that one operation may be off, here or where the number was made."""
 
 
-def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> tuple[float, float]:
+class Evaluation(NamedTuple):
+    """What an expression comes to, and how far off a machine may honestly be."""
+
+    value: float
+    error: float
+
+
+def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> Evaluation:
     """Evaluate the expression as `code` writes it, with how far off a machine may honestly be.
 
-    The second is a running error analysis (Higham 2002, sections 2.1 and 3.3) for numbers whose
+    The error is a running error analysis (Higham 2002, sections 2.1 and 3.3) for numbers whose
     unit of rounding is `eps` and whose smallest is `tiny`, whatever the order in which sums were
     added up. Overflow is infinity.
     """
 
-    def round_result(value: float, error: float) -> tuple[float, float]:
-        return value, error + ROUNDINGS * eps * abs(value) + tiny
+    def rounded(value: float, error: float) -> Evaluation:
+        return Evaluation(value, error + ROUNDINGS * eps * abs(value) + tiny)
 
     match expr:
-        case Number(value, read, spread):  # what was read is off by nothing before anything is done with it
-            return value, 0.0 if read else eps * (abs(value) + spread) + tiny
+        case Number(value, source, spread):
+            # What was read is off by nothing before anything is done with it.
+            error = 0.0 if source else eps * (abs(value) + spread) + tiny
+            return Evaluation(value, error)
         case Operation("+", parts):
-            found = [evaluate(part, eps, tiny) for part in parts]
-            size = sum(abs(value) for value, _ in found)
-            error = sum(slack for _, slack in found)
-            return add_up([value for value, _ in found]), error + eps * len(parts) * size
+            terms = [evaluate(part, eps, tiny) for part in parts]
+            size = sum(abs(term.value) for term in terms)
+            carried = sum(term.error for term in terms)
+            summed = add_up([term.value for term in terms])
+            return Evaluation(summed, carried + eps * len(parts) * size)
         case Operation("-", (left, right)):
-            (a, a_error), (b, b_error) = evaluate(left, eps, tiny), evaluate(right, eps, tiny)
-            return round_result(a - b, a_error + b_error)
-        case Operation("*", parts):
-            product, error = evaluate(parts[0], eps, tiny)
-            for part in parts[1:]:
-                value, slack = evaluate(part, eps, tiny)
-                carried = error * (abs(value) + slack) + slack * abs(product)
-                product, error = round_result(product * value, carried)
-            return product, error
+            a = evaluate(left, eps, tiny)
+            b = evaluate(right, eps, tiny)
+            return rounded(a.value - b.value, a.error + b.error)
+        case Operation("*", (first, *others)):
+            product = evaluate(first, eps, tiny)
+            for other in others:
+                factor = evaluate(other, eps, tiny)
+                larger = abs(factor.value) + factor.error
+                carried = product.error * larger + factor.error * abs(product.value)
+                product = rounded(product.value * factor.value, carried)
+            return product
         case Operation("/", (above, below)):
-            (a, a_error), (b, b_error) = evaluate(above, eps, tiny), evaluate(below, eps, tiny)
-            if b == 0:
-                return nan, inf
-            return round_result(a / b, (a_error + b_error * abs(a / b)) / abs(b))
-        case Operation(name, parts):
-            value, error = evaluate(parts[0], eps, tiny)
-            return call_with_error(name, value, error, eps)
+            a = evaluate(above, eps, tiny)
+            b = evaluate(below, eps, tiny)
+            if b.value == 0:
+                return Evaluation(nan, inf)
+            quotient = a.value / b.value
+            carried = a.error + b.error * abs(quotient)
+            return rounded(quotient, carried / abs(b.value))
+        case Operation(name, (inside, *_)):
+            return call_with_error(name, evaluate(inside, eps, tiny), eps)
+    raise TypeError(expr)
 
 
 def add_up(values: list[float]) -> float:
@@ -195,19 +232,25 @@ def add_up(values: list[float]) -> float:
     if len(values) <= LONGEST_SUM:
         return reduce(add, values, 0.0)
     starts = range(0, len(values), LONGEST_SUM)
-    return add_up([add_up(values[start : start + LONGEST_SUM]) for start in starts])
+    sums = [add_up(values[start : start + LONGEST_SUM]) for start in starts]
+    return add_up(sums)
 
 
-def call_with_error(name: str, value: float, error: float, eps: float) -> tuple[float, float]:
-    """A function of a number that may be off by `error`, and how far off the result may be."""
+def call_with_error(name: str, inside: Evaluation, eps: float) -> Evaluation:
+    """A function of a number, and how far off it may be."""
+    value, error = inside
     try:
         result = FUNCTIONS[name](value)
     except OverflowError:
-        return inf, inf
+        return Evaluation(inf, inf)
     except ValueError:  # the root of a negative number, the sine of infinity
-        return nan, inf
-    moved = error * (abs(result) if name == "exp" else 1.0) if isfinite(error) else inf
-    return result, moved + ROUNDINGS * eps * (abs(result) + (abs(value) if name in {"cos", "sin"} else 0))
+        return Evaluation(nan, inf)
+
+    slope = abs(result) if name == "exp" else 1.0
+    moved = error * slope if isfinite(error) else inf
+    # An angle is brought to one turn first, and that rounds by its own size.
+    size = abs(result) + abs(value) if name in {"cos", "sin"} else abs(result)
+    return Evaluation(result, moved + ROUNDINGS * eps * size)
 
 
 def numbers(expr: Expr) -> Iterator[Number]:

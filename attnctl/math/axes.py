@@ -29,8 +29,11 @@ def parse_axes(text: str) -> Groups:
     """The groups of a text: (("query",), ("head", "d_k")) of "query (head d_k)"."""
     if WORDS.sub("", text).strip():
         raise ValueError(f"{text!r}: parentheses do not match")
-    words = (word.strip("()").split() for word in WORDS.findall(text))
-    return tuple(tuple(axis for axis in word if axis != "1") for word in words)
+    groups: list[Group] = []
+    for word in WORDS.findall(text):
+        axes = word.strip("()").split()
+        groups.append(tuple(axis for axis in axes if axis != "1"))
+    return tuple(groups)
 
 
 def names_in(groups: Groups) -> list[str]:
@@ -70,11 +73,16 @@ def arrange(array: Array, before: Groups, after: Groups, known: Mapping[str, int
         raise ValueError(f"rearrange: an array of shape {array.shape} is not ({axes}){given}")
 
     names = names_in(before)
+    order = [names.index(axis) for axis in names_in(after)]
     split = array.reshape([sizes[axis] for axis in names])
-    turned = split.transpose([names.index(axis) for axis in names_in(after)])
-    shape = [prod(sizes[axis] for axis in group) for group in after]
-    laid: Array = turned.reshape(shape)
+    turned = split.transpose(order)
+    laid: Array = turned.reshape(shape_of(after, sizes))
     return laid
+
+
+def shape_of(groups: Groups, sizes: Mapping[str, int]) -> list[int]:
+    """The shape of an array with these axes."""
+    return [prod(sizes[axis] for axis in group) for group in groups]
 
 
 @cache
@@ -87,7 +95,8 @@ def sides(pattern: str, axes: int) -> tuple[Groups, Groups]:
     before = with_lead(left, lead)
     after = with_lead(right, lead)
     names = names_in(before)
-    if sorted(names) != sorted(names_in(after)) or len({*names}) != len(names):
+    is_same = sorted(names) == sorted(names_in(after))
+    if not is_same or len({*names}) != len(names):
         raise ValueError(f"rearrange: both sides of {pattern!r} name the same axes, each of them once")
     return before, after
 

@@ -54,7 +54,9 @@ class Rotary:
     def formula(self) -> str:
         """The words of a formula for the angle of a row."""
         angle = "pos · frequency" if self.frequencies else "pos · θ^(−2i/d)"
-        return f"turned by {angle}" + (f", times {self.factor:g}" if self.factor != 1 else "")
+        if self.factor == 1:
+            return f"turned by {angle}"
+        return f"turned by {angle}, times {self.factor:g}"
 
 
 @dataclass(frozen=True)
@@ -121,14 +123,17 @@ class Latest(dict[str, str]):
 def line(name: str, op: ops.Op, inputs: tuple[str, ...], formula: str) -> Step:
     """The line of a step that is computed."""
     row = names.TABLE[name]
-    return Step(name, op, inputs, row.axes, formula, row.symbol)
+    return Step(name, op, inputs, axes=row.axes, formula=formula, symbol=row.symbol)
 
 
 def given(v: Variant, *leaves: str) -> Lines:
     """The lines of arrays that are handed in, of those that are."""
-    for name in [name for name in leaves if name in v.given]:
+    for name in leaves:
+        if name not in v.given:
+            continue
         row = names.TABLE[name]
-        yield Step(name, ops.Given(), (), v.axes.get(name, row.axes), v.given[name], row.symbol)
+        axes = v.axes.get(name, row.axes)
+        yield Step(name, ops.Given(), (), axes=axes, formula=v.given[name], symbol=row.symbol)
 
 
 def sentence(v: Variant, at: Latest) -> Lines:
@@ -138,7 +143,7 @@ def sentence(v: Variant, at: Latest) -> Lines:
         yield line("positions", v.sinusoid, (), "sin, cos(pos / 10000^(2i/d_model))")
     yield from given(v, "hidden")
     if "hidden" in v.given and "X" not in v.given:
-        yield from norm_line(v, at, v.layer.norm, "X", "H", "norm")
+        yield from norm_line(v, at, v.layer.norm, "X", of="H", by="norm")
         if v.layer.norm is None:
             yield line("X", ops.Copy(), (at["H"],), at["H"])
     elif "embeddings" not in v.given:
@@ -150,40 +155,48 @@ def sentence(v: Variant, at: Latest) -> Lines:
     yield from given(v, "memory")
 
 
-def norm_line(v: Variant, at: Latest, norm: ops.Op | None, name: str, source: str, by: str) -> Lines:
+def norm_line(v: Variant, at: Latest, norm: ops.Op | None, name: str, *, of: str, by: str) -> Lines:
     """The norm of the latest step of a symbol, with the weight and bias that are given."""
     if norm is None:
         return
-    factors = tuple(name for name in (f"{by}_weight", f"{by}_bias") if name in v.given)
+
+    rows = at[of]
+    factors = tuple(factor for factor in (f"{by}_weight", f"{by}_bias") if factor in v.given)
     yield from given(v, *factors)
     kind = "LayerNorm" if isinstance(norm, ops.LayerNorm) else "RMSNorm"
-    yield line(name, norm, (at[source], *factors), f"{kind}({at[source]})")
+    yield line(name, norm, (rows, *factors), f"{kind}({rows})")
 
 
 def linear(v: Variant, at: Latest, name: str, source: str) -> Lines:
     """A row times one matrix (and a bias) that all heads share."""
     yield from given(v, f"W_{name}", f"b_{name}")
-    yield product(v, name, ops.MatMul(), at[source], name, source)
+    yield product(v, name, ops.MatMul(), rows=at[source], by=name, shown_rows=source)
 
 
-def product(v: Variant, name: str, op: ops.Op, rows: str, by: str, said: str) -> Step:
-    """The line of rows times the matrix of a name, plus its bias if it has one; rows are `said` so."""
-    bias = (f"b_{by}",) if f"b_{by}" in v.given else ()
-    return line(name, op, (rows, f"W_{by}", *bias), " + ".join([f"{said} W_{by}", *bias]))
+def product(v: Variant, name: str, op: ops.Op, *, rows: str, by: str, shown_rows: str) -> Step:
+    """The line of rows times the matrix of a name, plus its bias if it has one."""
+    formula = f"{shown_rows} W_{by}"
+    bias = f"b_{by}"
+    if bias not in v.given:
+        return line(name, op, (rows, f"W_{by}"), formula)
+    return line(name, op, (rows, f"W_{by}", bias), f"{formula} + {bias}")
 
 
 def latents(v: Variant, at: Latest) -> Lines:
     """Queries, and keys with values, through rows of few columns (DeepSeek-V2 2024, section 2.1)."""
     if "W_latent_Q" in v.given:
         yield from linear(v, at, "latent_Q", "X")
-        yield from norm_line(v, at, v.layer.latent_norm, "latent_Q_normed", "C_Q", "latent_Q_norm")
+        norm = v.layer.latent_norm
+        yield from norm_line(v, at, norm, "latent_Q_normed", of="C_Q", by="latent_Q_norm")
     if "W_latent_KV" in v.given:
         yield from linear(v, at, "latent_KV", "X")
-        yield from norm_line(v, at, v.layer.latent_norm, "latent_KV_normed", "C_KV", "latent_KV_norm")
+        norm = v.layer.latent_norm
+        yield from norm_line(v, at, norm, "latent_KV_normed", of="C_KV", by="latent_KV_norm")
         yield from linear(v, at, "K_rope", "X")
         if v.rotary:
-            formula = f"{at['R']} {v.rotary.formula}"
-            yield line("K_rope_rotated", v.rotary.rotate(v.past, v.documents, first=0), (at["R"],), formula)
+            rows = at["R"]
+            op = v.rotary.rotate(v.past, v.documents, first=0)  # all of its columns: it has no others
+            yield line("K_rope_rotated", op, (rows,), f"{rows} {v.rotary.formula}")
 
 
 def source_of(v: Variant, symbol: str) -> str:
@@ -197,37 +210,48 @@ def source_of(v: Variant, symbol: str) -> str:
 
 def projections(v: Variant, at: Latest) -> Lines:
     """X to Q, K, V: a matrix (and a bias) for each head."""
-    yield from given(v, "W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V")
-    paged = dict(zip("KV", names.PAGES, strict=True))
-    for symbol in "QKV":
-        if v.pages is not None and symbol in paged:
-            yield from given(v, paged[symbol])
-            yield line(symbol, v.pages, (paged[symbol],), f"rows of {paged[symbol]} by the page table")
-            continue
-        if f"W_{symbol}" not in v.given:
+    yield from given(v, *(names.matrix_of(symbol) for symbol in names.PROJECTED))
+    yield from given(v, *(names.bias_of(symbol) for symbol in names.PROJECTED))
+
+    for symbol in names.PROJECTED:
+        pages = names.PAGES_OF.get(symbol)
+        if v.pages is not None and pages:
+            yield from given(v, pages)
+            yield line(symbol, v.pages, (pages,), f"rows of {pages} by the page table")
+        elif names.matrix_of(symbol) not in v.given:
             yield from given(v, symbol)
-            continue
-        source = source_of(v, symbol)
-        shared = symbol == "K" and "W_K_rope" in v.given
-        yield product(v, "K_latent" if shared else symbol, ops.Project(), at[source], symbol, source)
-        if shared:
-            yield line("K", ops.Beside(), (at["K_C"], at["R"]), f"{at['K_C']} beside {at['R']}")
+        else:
+            yield from projected(v, at, symbol)
+
+
+def projected(v: Variant, at: Latest, symbol: str) -> Lines:
+    """Q, K or V through its matrix; K may have columns besides that all heads share (DeepSeek-V2)."""
+    source = source_of(v, symbol)
+    has_shared_columns = symbol == "K" and "W_K_rope" in v.given
+    name = "K_latent" if has_shared_columns else symbol
+    yield product(v, name, ops.Project(), rows=at[source], by=symbol, shown_rows=source)
+
+    if has_shared_columns:
+        own = at["K_C"]
+        shared = at["R"]
+        yield line("K", ops.Beside(), (own, shared), f"{own} beside {shared}")
 
 
 def convolutions(v: Variant, at: Latest) -> Lines:
     """Q, K and V mixed with those of the tokens before, in layers of a gated delta rule."""
-    for symbol in "QKV":
-        name = f"conv_{symbol}"
-        yield from given(v, name)
-        if name in v.given:
-            formula = f"silu of {at[symbol]} over the last tokens, times {name}"
-            yield line(f"{symbol}_convolved", ops.Convolve(), (at[symbol], name), formula)
+    for symbol in names.PROJECTED:
+        kernel = f"conv_{symbol}"
+        if kernel in v.given:
+            yield from given(v, kernel)
+            rows = at[symbol]
+            formula = f"silu of {rows} over the last tokens, times {kernel}"
+            yield line(f"{symbol}_convolved", ops.Convolve(), (rows, kernel), formula)
 
 
 def norms(v: Variant, at: Latest) -> Lines:
     """Q and K brought to one scale before they are rotated."""
     yield from head_norms(v, at, after_rotation=False)
-    yield from norm_line(v, at, v.layer.v_norm, "V_normed", "V", "V_norm")
+    yield from norm_line(v, at, v.layer.v_norm, "V_normed", of="V", by="V_norm")
 
 
 def rotations(v: Variant, at: Latest) -> Lines:
@@ -238,30 +262,36 @@ def rotations(v: Variant, at: Latest) -> Lines:
     if v.cache_unrotated:
         yield from present(v, at)
     if v.rotary is not None:
+        # A key's shared columns are rotated already; shared keys are, in an earlier layer.
+        only_queries = "W_K_rope" in v.given or v.layer.shared
         starts = {"Q": v.offset, "K": 0 if v.cache_unrotated else v.past}
-        for symbol in "Q" if "W_K_rope" in v.given or v.layer.shared else "QK":
+        for symbol in "Q" if only_queries else "QK":
+            rows = at[symbol]
             op = v.rotary.rotate(starts[symbol], v.documents, places=v.places)
-            formula = f"{at[symbol]} {v.rotary.formula}"
-            yield line(f"{symbol}_rotated", op, (at[symbol],), formula)
+            yield line(f"{symbol}_rotated", op, (rows,), f"{rows} {v.rotary.formula}")
     yield from head_norms(v, at, after_rotation=True)
 
 
 def head_norms(v: Variant, at: Latest, *, after_rotation: bool) -> Lines:
     """A norm of Q and one of K, where they are asked for in this place."""
-    how = v.qk_norm
-    if how is None or how.after_rotation != after_rotation:
+    asked = v.qk_norm
+    if asked is None or asked.after_rotation != after_rotation:
         return
-    make, usual = (ops.LayerNorm, 1e-5) if how.kind == LAYER else (ops.RMSNorm, 1e-6)
-    op = make(usual if how.eps is None else how.eps, how.over == HEADS, how.plus_one)
+
+    # The usual ε of each: that of PyTorch for LayerNorm, that of Llama for RMSNorm.
+    kind, usual_eps = (ops.LayerNorm, 1e-5) if asked.kind == LAYER else (ops.RMSNorm, 1e-6)
+    eps = usual_eps if asked.eps is None else asked.eps
+    op = kind(eps, heads=asked.over == HEADS, plus_one=asked.plus_one)
     for symbol in "Q" if v.layer.shared else "QK":
-        yield from norm_line(v, at, op, f"{symbol}_normed", symbol, f"{symbol}_norm")
+        yield from norm_line(v, at, op, f"{symbol}_normed", of=symbol, by=f"{symbol}_norm")
 
 
 def temperature(v: Variant, at: Latest) -> Lines:
     """Q times a number that grows with its position, so that weights stay sharp over many keys."""
     if v.temperature is not None:
+        queries = at["Q"]
         op = replace(ops.Temper(*v.temperature), start=v.offset)
-        yield line("Q_tempered", op, (at["Q"],), f"{at['Q']} · ({op.factor})")
+        yield line("Q_tempered", op, (queries,), f"{queries} · ({op.factor})")
 
 
 def cache(v: Variant, at: Latest) -> Lines:
@@ -273,7 +303,8 @@ def cache(v: Variant, at: Latest) -> Lines:
 def present(v: Variant, at: Latest) -> Lines:
     """All keys and values: the past ones, then the new ones."""
     for symbol, word in (("K", "key"), ("V", "value")):
-        past, new = f"past_{word}", at[symbol]
+        past = f"past_{word}"
+        new = at[symbol]
         if past in v.given:
             yield from given(v, past)
             yield line(f"present_{word}", ops.Append(), (past, new), f"{past}, then {new}")
@@ -284,8 +315,8 @@ def dequantised(v: Variant, at: Latest) -> Lines:
     for symbol, scale in zip("KV", names.STORED_SCALES, strict=True):
         if scale in v.given:
             yield from given(v, scale)
-            formula = f"{at[symbol]} · {scale}"
-            yield line(f"{symbol}_dequantised", ops.ScaleHeads(), (at[symbol], scale), formula)
+            rows = at[symbol]
+            yield line(f"{symbol}_dequantised", ops.ScaleHeads(), (rows, scale), f"{rows} · {scale}")
 
 
 def sharing(v: Variant, at: Latest) -> Lines:
@@ -293,69 +324,108 @@ def sharing(v: Variant, at: Latest) -> Lines:
     if v.kv_share == 1:
         return
     for symbol in "KV":
-        formula = f"each head of {at[symbol]} {v.kv_share} times"
-        yield line(f"{symbol}_shared", ops.Repeat(v.kv_share), (at[symbol],), formula)
+        rows = at[symbol]
+        formula = f"each head of {rows} {v.kv_share} times"
+        yield line(f"{symbol}_shared", ops.Repeat(v.kv_share), (rows,), formula)
 
 
 def delta_rule(v: Variant, at: Latest) -> Lines:
     """What each token decays and writes, in layers of a gated delta rule (see `attnctl.math.ops.delta`)."""
     if v.layer.head_norm is None:
         return
+    x = at["X"]
     for name in ("beta", names.DECAY):
-        yield from given(v, f"W_{name}")
-        yield line(f"{name}_logits", ops.Project(), (at["X"], f"W_{name}"), f"{at['X']} W_{name}")
+        matrix = f"W_{name}"
+        yield from given(v, matrix)
+        yield line(f"{name}_logits", ops.Project(), (x, matrix), f"{x} {matrix}")
     yield line("beta", ops.Sigmoid(), ("beta_logits",), "σ(beta_logits)")
     yield from given(v, "decay_rate", "decay_step")
     formula = "−exp(decay_rate) · Σ up to the token of ln(1 + exp(decay_logits + decay_step))"
     yield line(names.DECAY, ops.LogDecay(), ("decay_logits", "decay_rate", "decay_step"), formula)
-    k, u = at["K"], names.WRITTEN
-    formula = f"beta · ({at['V']} − Σ over earlier tokens of exp(decay − theirs) · {k} {k}ᵀ · {u})"
-    yield line(u, ops.Write(), (k, at["V"], "beta", names.DECAY), formula)
+    k = at["K"]
+    v_rows = at["V"]
+    u = names.WRITTEN
+    formula = f"beta · ({v_rows} − Σ over earlier tokens of exp(decay − theirs) · {k} {k}ᵀ · {u})"
+    yield line(u, ops.Write(), (k, v_rows, "beta", names.DECAY), formula)
 
 
 def attention(v: Variant, at: Latest) -> Lines:
     """Softmax(rules(Q Kᵀ / √d_k)) V, a line at a time."""
-    yield line("scores", ops.MatMulT(), (at["Q"], at["K"]), f"{at['Q']} {at['K']}ᵀ")
+    queries = at["Q"]
+    keys = at["K"]
+    yield line("scores", ops.MatMulT(), (queries, keys), f"{queries} {keys}ᵀ")
     factor = "/ √d_k" if v.scale is None else f"· {v.scale:g}"
-    yield line("scaled_scores", ops.Scale(v.d_k, v.scale), (at["S"],), f"{at['S']} {factor}")
+    raw = at["S"]
+    yield line("scaled_scores", ops.Scale(v.d_k, v.scale), (raw,), f"{raw} {factor}")
     if v.layer.head_norm is not None:
-        formula = f"{at['S']} · exp(decay of the query − decay of the key), 0 for later keys"
-        yield line(names.FADED, ops.Fade(), (at["S"], names.DECAY), formula)
-        yield line("head_outputs", ops.MatMul(), (at["S"], at["U"]), f"{at['S']} {at['U']}")
-        yield from norm_line(v, at, v.layer.head_norm, "head_outputs_normed", "Z", "head_norm")
+        yield from faded(v, at, v.layer.head_norm)
         return
-    for cap in (rule for rule in v.rules if isinstance(rule, Softcap)):
-        formula = f"{cap.cap:g} · tanh(S / {cap.cap:g})"
-        yield line("softcapped_scores", ops.Squeeze(cap.cap), (at["S"],), formula)
+
+    for rule in v.rules:
+        if isinstance(rule, Softcap):
+            formula = f"{rule.cap:g} · tanh(S / {rule.cap:g})"
+            yield line("softcapped_scores", ops.Squeeze(rule.cap), (at["S"],), formula)
     yield from biases(v, at)
     yield from masking(v, at)
+
     yield from given(v, "sink")
-    if v.chunks is not None:
-        formula = f"max + ln Σ exp({at['S']} − max) over the keys of each chunk"
-        yield line("chunk_logsumexp", ops.ChunkLogSumExp(v.chunks), (at["S"],), formula)
-        yield line("logsumexp", ops.MergeLogSumExp(), (at["L_c"],), "max + ln Σ exp(L_c − max) over chunks")
-    elif v.logsumexp or v.backward:
-        formula = f"max + ln Σ exp({at['S']} − max) over keys"
-        yield line("logsumexp", ops.LogSumExp(), (at["S"],), formula)
-    if "sink" in v.given:
-        formula = "softmax over keys and sink, the keys' share"
-        yield line("attention_weights", ops.SinkSoftmax(), (at["S"], "sink"), formula)
-        yield line("sink_weights", ops.Remainder(), (at["A"],), "1 − Σ over keys of A")
-    else:
-        yield line("attention_weights", ops.Softmax(), (at["S"],), "softmax over keys")
+    yield from logsumexp(v, at)
+    yield from weights(v, at)
     if v.chunks is None:
         yield line("head_outputs", ops.MatMul(), (at["A"], at["V"]), "A V")
     else:
         yield from chunks(v, v.chunks, at)
 
 
+def faded(v: Variant, at: Latest, norm: ops.RMSNorm) -> Lines:
+    """What a gated delta rule has in place of softmax: scores that fade with the distance, times U."""
+    scores = at["S"]
+    formula = f"{scores} · exp(decay of the query − decay of the key), 0 for later keys"
+    yield line(names.FADED, ops.Fade(), (scores, names.DECAY), formula)
+    shares = at["S"]
+    written = at["U"]
+    yield line("head_outputs", ops.MatMul(), (shares, written), f"{shares} {written}")
+    yield from norm_line(v, at, norm, "head_outputs_normed", of="Z", by="head_norm")
+
+
+def logsumexp(v: Variant, at: Latest) -> Lines:
+    """The logarithm of what softmax divides a row by, where chunks or gradients read it."""
+    scores = at["S"]
+    if v.chunks is not None:
+        formula = f"max + ln Σ exp({scores} − max) over the keys of each chunk"
+        yield line("chunk_logsumexp", ops.ChunkLogSumExp(v.chunks), (scores,), formula)
+        yield line("logsumexp", ops.MergeLogSumExp(), (at["L_c"],), "max + ln Σ exp(L_c − max) over chunks")
+    elif v.logsumexp or v.backward:
+        formula = f"max + ln Σ exp({scores} − max) over keys"
+        yield line("logsumexp", ops.LogSumExp(), (scores,), formula)
+
+
+def weights(v: Variant, at: Latest) -> Lines:
+    """Softmax over keys, or over keys and a sink, which takes a share and gives no value."""
+    scores = at["S"]
+    if "sink" not in v.given:
+        yield line("attention_weights", ops.Softmax(), (scores,), "softmax over keys")
+        return
+
+    formula = "softmax over keys and sink, the keys' share"
+    yield line("attention_weights", ops.SinkSoftmax(), (scores, "sink"), formula)
+    yield line("sink_weights", ops.Remainder(), (at["A"],), "1 − Σ over keys of A")
+
+
 def chunks(v: Variant, cut: Chunks, at: Latest) -> Lines:
     """A V of each chunk of keys, and their sum, each times its share: online softmax, split-KV, rings."""
-    formula = f"softmax over the keys of each chunk of {at['S']}, times {at['V']}"
-    yield line("chunk_outputs", ops.ChunkOutputs(cut), (at["S"], at["V"]), formula)
-    sink = ("sink",) if "sink" in v.given else ()
-    formula = "exp(L_c) / (exp(L) + exp(sink))" if sink else "exp(L_c − L)"
-    yield line("chunk_shares", ops.Shares(), (at["L_c"], at["L"], *sink), formula)
+    scores = at["S"]
+    values = at["V"]
+    formula = f"softmax over the keys of each chunk of {scores}, times {values}"
+    yield line("chunk_outputs", ops.ChunkOutputs(cut), (scores, values), formula)
+
+    of_chunks = at["L_c"]
+    whole = at["L"]
+    if "sink" in v.given:
+        formula = "exp(L_c) / (exp(L) + exp(sink))"
+        yield line("chunk_shares", ops.Shares(), (of_chunks, whole, "sink"), formula)
+    else:
+        yield line("chunk_shares", ops.Shares(), (of_chunks, whole), "exp(L_c − L)")
     yield line("head_outputs", ops.MergeChunks(), (at["w_c"], at["Z_c"]), "Σ over chunks of w_c · Z_c")
 
 
@@ -387,36 +457,55 @@ def merging(v: Variant, at: Latest) -> Lines:
     """Heads side by side, and through W_O."""
     yield line("concat", ops.Merge(), (at["Z"],), "heads side by side")
     if v.gate:
-        made = "W_gate" in v.given or "gate" not in v.given
-        yield from linear(v, at, "gate", "X") if made else given(v, "gate")
-        op, word = (ops.Gate(), "σ") if v.layer.head_norm is None else (ops.SwishGate(), "silu")
-        yield line("gated", op, (at["Z"], at["G"]), f"{at['Z']} · {word}({at['G']})")
+        yield from gated(v, at)
+
     yield from given(v, "W_O", "b_O")
+    merged = at["Z"]
     if "W_O" in v.given:
-        yield product(v, "output", ops.MatMul(), at["Z"], "O", at["Z"])
+        yield product(v, "output", ops.MatMul(), rows=merged, by="O", shown_rows=merged)
     elif "W_Q" in v.given or v.gate:
-        yield without_projection(at["Z"])
+        yield without_projection(merged)
+
+
+def gated(v: Variant, at: Latest) -> Lines:
+    """The heads' outputs times a gate, which is given or made of X."""
+    if "W_gate" in v.given or "gate" not in v.given:
+        yield from linear(v, at, "gate", "X")
+    else:
+        yield from given(v, "gate")
+
+    op, function = (ops.Gate(), "σ") if v.layer.head_norm is None else (ops.SwishGate(), "silu")
+    merged = at["Z"]
+    gate = at["G"]
+    yield line("gated", op, (merged, gate), f"{merged} · {function}({gate})")
 
 
 def without_projection(concat: str) -> Step:
     """The output where there is no output projection: the heads side by side."""
-    row = names.TABLE["output"]
-    return Step("output", ops.Copy(), (concat,), names.TABLE["concat"].axes, concat, row.symbol)
+    axes = names.TABLE["concat"].axes  # its columns are the heads', not those of a projection
+    symbol = names.TABLE["output"].symbol
+    return Step("output", ops.Copy(), (concat,), axes=axes, formula=concat, symbol=symbol)
 
 
 def residual(v: Variant, at: Latest) -> Lines:
     """The output, normed or scaled where a model does that, added to what came into the layer."""
     if "hidden" not in v.given or "W_O" not in v.given:
         return
-    yield from norm_line(v, at, v.layer.output_norm, "output_normed", "Y", "output_norm")
+    yield from norm_line(v, at, v.layer.output_norm, "output_normed", of="Y", by="output_norm")
     if "output_scale" in v.given:
         yield from given(v, "output_scale")
-        formula = f"{at['Y']} ∘ output_scale"
-        yield line("output_scaled", ops.ScaleColumns(), (at["Y"], "output_scale"), formula)
-    start, factor = "X" if v.layer.from_norm else "H", v.layer.residual
-    op = ops.Add() if factor == 1 else ops.AddScaled(factor)
-    added = at["Y"] if factor == 1 else f"{factor:g} · {at['Y']}"
-    yield line("residual", op, (at[start], at["Y"]), f"{at[start]} + {added}")
+        normed = at["Y"]
+        yield line(
+            "output_scaled", ops.ScaleColumns(), (normed, "output_scale"), f"{normed} ∘ output_scale"
+        )
+
+    start = at["X"] if v.layer.from_norm else at["H"]
+    output = at["Y"]
+    factor = v.layer.residual
+    if factor == 1:
+        yield line("residual", ops.Add(), (start, output), f"{start} + {output}")
+    else:
+        yield line("residual", ops.AddScaled(factor), (start, output), f"{start} + {factor:g} · {output}")
 
 
 PARTS: tuple[Callable[[Variant, Latest], Lines], ...] = (
@@ -442,9 +531,12 @@ def derive(v: Variant) -> Derivation:
     steps = collect(v, PARTS)
     if not v.backward:
         return Derivation(tuple(steps))
+    if v.chunks is None:
+        return Derivation((*steps, *backward(steps, v.given)))
+
     # Chunks come to the whole, and so do gradients: kernels too make the weights again from the whole's L.
-    whole = steps if v.chunks is None else derive(replace(v, chunks=None, logsumexp=True, backward=False))
-    return Derivation((*steps, *backward(tuple(whole), v.given)))
+    whole = derive(replace(v, chunks=None, logsumexp=True, backward=False))
+    return Derivation((*steps, *backward(whole.steps, v.given)))
 
 
 def derive_head(
@@ -459,18 +551,27 @@ def head(v: Variant, at: Latest, *, norm: ops.Op | None, scale: float | None, ca
     """F and F W_U, scaled and capped where a model does that."""
     yield from given(v, "hidden", names.FINAL)
     if "hidden" in v.given:
-        yield from norm_line(v, at, norm, names.FINAL, "H", "norm")
+        yield from norm_line(v, at, norm, names.FINAL, of="H", by="norm")
         if norm is None:
-            yield line(names.FINAL, ops.Copy(), (at["H"],), at["H"])
+            hidden = at["H"]
+            yield line(names.FINAL, ops.Copy(), (hidden,), hidden)
+
+    # The last of the lines that there are is called logits, whichever that is.
+    is_scaled = scale is not None
+    is_capped = cap is not None
+    product_name = "raw_logits" if is_scaled or is_capped else names.LOGITS
+    scaled_name = "scaled_logits" if is_capped else names.LOGITS
+
     yield from given(v, "W_U", "b_U")
-    later = [name for name, there in (("scaled_logits", scale), (names.LOGITS, cap)) if there is not None]
-    first, *others = ["raw_logits", *later[:-1], names.LOGITS] if later else [names.LOGITS]
-    yield product(v, first, ops.MatMul(), at["F"], "U", at["F"])
+    final = at["F"]
+    yield product(v, product_name, ops.MatMul(), rows=final, by="U", shown_rows=final)
     if scale is not None:
-        yield line(others.pop(0), ops.Scale(factor=scale), (at["ℓ"],), f"{at['ℓ']} · {scale:g}")
+        logits = at["ℓ"]
+        yield line(scaled_name, ops.Scale(factor=scale), (logits,), f"{logits} · {scale:g}")
     if cap is not None:
-        formula = f"{cap:g} · tanh({at['ℓ']} / {cap:g})"
-        yield line(others.pop(0), ops.Squeeze(cap), (at["ℓ"],), formula)
+        logits = at["ℓ"]
+        formula = f"{cap:g} · tanh({logits} / {cap:g})"
+        yield line(names.LOGITS, ops.Squeeze(cap), (logits,), formula)
 
 
 def collect(v: Variant, parts: Iterable[Callable[[Variant, Latest], Lines]]) -> list[Step]:
@@ -488,4 +589,4 @@ def with_batch(step: Step) -> Step:
     """Return the line with a leading batch axis, where the batch has one of it for each member."""
     if names.TABLE[step.name].once or step.axes[0] == "batch":
         return step
-    return Step(step.name, step.op, step.inputs, ("batch", *step.axes), step.formula, step.symbol)
+    return replace(step, axes=("batch", *step.axes))

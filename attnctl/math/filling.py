@@ -53,7 +53,12 @@ class Filling:
 
     def value(self, term: Operand) -> Callable[[At], float]:
         make = self.expression(term)
-        return lambda at: found.value if isinstance(found := make(at), Number) else evaluate(found, 0.0)[0]
+
+        def work_out(at: At) -> float:
+            made = make(at)
+            return made.value if isinstance(made, Number) else evaluate(made, 0.0).value
+
+        return work_out
 
     def place(self, place: Place) -> Callable[[At], int]:
         if not isinstance(place, Term):
@@ -118,8 +123,13 @@ class Filling:
 
     def add_up(self, name: str, size: int, body: Operand, *seen: Term) -> Expression:
         part = self.expression(body)
-        holds = [self.condition(term) for term in seen]
-        return lambda at: one_sum(part(at) for _ in over(at, name, size) if all(hold(at) for hold in holds))
+        conditions = [self.condition(term) for term in seen]
+
+        def make(at: At) -> Expr:
+            terms = (part(at) for _ in over(at, name, size) if all(holds(at) for holds in conditions))
+            return one_sum(terms)
+
+        return make
 
     def choose(self, condition: Term, yes: Operand, no: Operand) -> Expression:
         holds = self.condition(condition)
@@ -150,7 +160,8 @@ class Filling:
         more = [self.value(other) for other in others]
 
         def work_out(at: At) -> Number:
-            values = [*(one(at) for _ in over(at, name, size)), *(other(at) for other in more)]
+            values = [one(at) for _ in over(at, name, size)]
+            values += [other(at) for other in more]
             return Number(nan if any(map(isnan, values)) else max(values))
 
         return self.once(work_out)
@@ -167,7 +178,10 @@ def over(at: At, name: str, size: int) -> Iterator[None]:
 def one_sum(parts: Iterable[Expr]) -> Operation:
     flat: list[Expr] = []
     for part in parts:
-        flat += part.parts if isinstance(part, Operation) and part.kind == "+" else (part,)
+        if isinstance(part, Operation) and part.kind == "+":
+            flat += part.parts
+        else:
+            flat.append(part)
     return Operation("+", tuple(flat))
 
 

@@ -8,7 +8,7 @@ every flag.
 from __future__ import annotations
 
 from dataclasses import field, fields
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from attnctl.base.dataclass import dataclass
@@ -49,9 +49,9 @@ class HeadNorm:
 
     def plain(self) -> Any:
         """As a config writes it: rms, or {kind: rms, eps: 1e-05}."""
-        values = vars(self).items()
-        said = {name: value for name, value in values if value is not None and value is not False}
-        return self.kind if len(said) == 1 else said
+        fields = vars(self).items()
+        written = {name: value for name, value in fields if value is not None and value is not False}
+        return self.kind if len(written) == 1 else written
 
 
 QK_NORM_OPTIONS = Form(
@@ -97,9 +97,14 @@ NORM = word_or_form(
 
 def norm_words(value: Any) -> str:
     """The norms of a config in a few words: Q and K normed (rms, eps 1e-05)."""
-    said = {"kind": value} if isinstance(value, str) else dict(value)
-    more = [f"{name.replace('_', ' ')}{'' if part is True else f' {part}'}" for name, part in said.items()]
-    return f"Q and K normed ({', '.join(more).removeprefix('kind ')})"
+    if isinstance(value, str):
+        return f"Q and K normed ({value})"
+
+    words = []
+    for name, part in value.items():
+        spaced = name.replace("_", " ")
+        words.append(spaced if part is True else f"{spaced} {part}")
+    return f"Q and K normed ({', '.join(words).removeprefix('kind ')})"
 
 
 SCALE = Setting("scale", REAL, "The factor of the scores; default: 1 / √d_k.", 0.5, Flag("--scale"))
@@ -107,9 +112,9 @@ QK_NORM = Setting(
     "qk_norm",
     NORM,
     "Normalize Q and K (rms or layer) and multiply by Q_norm_weight and K_norm_weight, where given.",
-    "rms",
-    Flag("--qk-norm", metavar=f"<{'|'.join(NORMS)}>"),
-    norm_words,
+    example="rms",
+    flag=Flag("--qk-norm", metavar=f"<{'|'.join(NORMS)}>"),
+    words=norm_words,
 )
 CACHE_UNROTATED = Setting(
     "cache_unrotated",
@@ -166,24 +171,34 @@ def spans(chunks: Chunks, keys: int) -> tuple[tuple[int, int], ...]:
     if not isinstance(chunks, int):
         return chunks
     least, longer = divmod(keys, chunks)
-    ends = list(accumulate(least + (at < longer) for at in range(chunks)))
-    return tuple(zip([0, *ends], ends, strict=False))
+    sizes = [least + 1] * longer + [least] * (chunks - longer)
+    borders = accumulate(sizes, initial=0)
+    return tuple(pairwise(borders))
 
 
 def where_broken(chunks: Chunks) -> str:
     """The first range that does not go on where the one before it ended; nothing where all do."""
+    if isinstance(chunks, int):
+        return ""
+
     last = 0
-    for chunk in () if isinstance(chunks, int) else chunks:
+    for chunk in chunks:
         if len(chunk) != 2 or chunk[0] != last or chunk[1] <= last:
-            return f"{':'.join(map(str, chunk))} does not go on from key {last}"
+            written = ":".join(map(str, chunk))
+            return f"{written} does not go on from key {last}"
         last = chunk[1]
     return ""
+
+
+def ends_of_range(text: str) -> list[Plain]:
+    """The ends of a range of keys, yet to be read: 0:64."""
+    return [Plain(key.strip()) for key in text.split(":")]
 
 
 def read_chunks(value: Any) -> Chunks:
     """A number of chunks; or ranges, one behind the other: 0:64,64:128 or [[0, 64], [64, 128]]."""
     if isinstance(value, str) and ":" in value:
-        value = [[Plain(key.strip()) for key in word.split(":")] for word in value.split(",")]
+        value = [ends_of_range(word) for word in value.split(",")]
     if not isinstance(value, list):
         return int(COUNT(value))
     if not value or not all(isinstance(item, list) and len(item) == 2 for item in value):
@@ -219,9 +234,12 @@ Temperature = tuple[float, int] | tuple[float, int, int]
 
 def read_temperature(value: Any) -> Temperature:
     """β and L, or with the first position, as a text or a list: 0.1,8192."""
-    parts = [Plain(part.strip()) for part in value.split(",")] if isinstance(value, str) else value
+    parts = value
+    if isinstance(value, str):
+        parts = [Plain(part.strip()) for part in value.split(",")]
     if not isinstance(parts, list) or len(parts) not in (2, 3):
         raise unfit(value, "is not β and L; write 0.1,8192 (softmax(S / T) is --scale)")
+
     beta, steps, *first = parts
     return (REAL(beta), whole_number(1)(steps), *map(whole_number(0), first))
 
@@ -259,8 +277,12 @@ KIND: dict[str, Setting | None] = {field_.name: field_.metadata.get("setting") f
 
 def documents_in(asked: Kind) -> tuple[int, ...]:
     """Where positions start again: at the begin of each document, unless they run on."""
-    rules = (rule for rule in asked.rules if isinstance(rule, Documents))
-    return () if asked.positions_run_on else next((rule.starts for rule in rules), ())
+    if asked.positions_run_on:
+        return ()
+    for rule in asked.rules:
+        if isinstance(rule, Documents):
+            return rule.starts
+    return ()
 
 
 def choices_of(asked: Kind) -> dict[str, Any]:

@@ -32,6 +32,8 @@ POSITION_IDS = "position_ids"
 CU_SEQLENS = ("cu_seqlens", "cu_seqlens_q", "cu_seqlens_k")
 """Where packed documents begin, and where the last one ends: of all, of queries, of keys."""
 PAGES = KEY_PAGES, VALUE_PAGES = ("key_pages", "value_pages")
+PAGES_OF = {K: KEY_PAGES, V: VALUE_PAGES}
+"""What keys and values are read from where a cache keeps them in pages."""
 PAGE_TABLE = "page_table"
 """Which pages hold the keys of each sequence, in order."""
 PAGE_LIST = PAGE_ENDS, PAGE_NUMBERS, LAST_PAGE = ("page_ends", "page_numbers", "last_page_length")
@@ -57,9 +59,9 @@ class Name(NamedTuple):
     is there `once` in common. `hidden` is the value of every cell that a rule hides, where that
     is known without computing it. A `result` is a stage of what attention gives.
     Only the layers of a trained `model` have some: without the model nobody says how they came about.
-    A step of the backward pass names what it is the `gradient` by, or goes with. A weight says what
-    it multiplies or is added to (`of` memory: of X where there is none); where it is `asked` for by a
-    setting of `attnctl.math.kind`, it is drawn only then; the help of a config says `more`.
+    A step of the backward pass names what it is the `gradient` by, or goes with. A weight is a row that
+    says what it multiplies, or is `added` to (`of` memory: of X where there is none); where it is `asked`
+    for by a setting of `attnctl.math.kind`, it is drawn only then; the help of a config says `more`.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Name(NamedTuple):
     model: bool = False
     gradient: str = ""
     of: str = ""
+    added: bool = False
     asked: str = ""
     more: str = ""
 
@@ -97,12 +100,14 @@ class Name(NamedTuple):
     def broadcasts(self) -> bool:
         """True if it comes beside others in any shape that broadcasts: masks, a sink, norms' weights."""
         given = TABLE[self.gradient] if self.gradient else self
-        return given.input and given.once and not (given.is_weight or given.name in PAGES)
+        if given.is_weight or given.name in PAGES:
+            return False
+        return given.input and given.once
 
     @property
     def is_weight(self) -> bool:
         """True if it is a matrix or a bias that may be drawn or given; those of models alone are not."""
-        return self.input and self.symbol in {"W", "b"}
+        return self.input and bool(self.of)
 
     @property
     def by_head(self) -> bool:
@@ -120,7 +125,7 @@ class Name(NamedTuple):
     @property
     def drawn(self) -> bool:
         """True if a run of a sentence draws it where nobody gives it."""
-        return self.is_weight and self.symbol == "W"
+        return self.is_weight and not self.added
 
     @property
     def side_by_side(self) -> str:
@@ -153,18 +158,32 @@ def vectors(
 def matrix(name: str, of: str, own: str, *, asked: str = "", more: str = "") -> Name:
     """The row of a projection: by head, side by side, as nn.Linear keeps it, or as Flax does."""
     *heads, rows, columns = map(" ".join, parse_axes(own))
-    first, last = group_axes(rows), group_axes(*heads, columns)
-    fused, linear = f"{first} {last}", f"{last} {first}"
-    layouts = tuple(dict.fromkeys((own, fused, linear)))
-    searched = (" ".join((rows, *heads, columns)),)
-    row = Name(name, "W", layouts, searched, linear, leaf=True, input=True, once=True)
-    return row._replace(of=of, asked=asked, more=more)
+    all_rows = group_axes(rows)
+    all_columns = group_axes(*heads, columns)
+    fused = f"{all_rows} {all_columns}"
+    linear = f"{all_columns} {all_rows}"
+    flax = " ".join((rows, *heads, columns))
+
+    return Name(
+        name,
+        "W",
+        layouts=tuple(dict.fromkeys((own, fused, linear))),
+        searched=(flax,),
+        linear=linear,
+        leaf=True,
+        input=True,
+        once=True,
+        of=of,
+        asked=asked,
+        more=more,
+    )
 
 
 def bias(name: str, of: str, own: str) -> Name:
     """The row of what is added to a projection: by head or side by side."""
-    layouts = tuple(dict.fromkeys((own, group_axes(*names_in(parse_axes(own))))))
-    return Name(name, "b", layouts, leaf=True, input=True, once=True, of=of)
+    fused = group_axes(*names_in(parse_axes(own)))
+    layouts = tuple(dict.fromkeys((own, fused)))
+    return Name(name, "b", layouts, leaf=True, input=True, once=True, of=of, added=True)
 
 
 def group_axes(*axes: str) -> str:
@@ -180,8 +199,14 @@ def given(name: str, symbol: str, layout: str, *, once: bool = False) -> Name:
 
 def weight(name: str, layout: str) -> Name:
     """The row of a model's own numbers, which come in one layout."""
-    symbol = {"W": "W", "b": "b"}.get(name.partition("_")[0], name)
+    kind, _, _ = name.partition("_")
+    symbol = kind if kind in {"W", "b"} else name
     return Name(name, symbol, (layout,), leaf=True, once=True, model=True)
+
+
+def shared_linear(name: str, rows: str, columns: str) -> tuple[Name, Name]:
+    """The rows of a model's matrix that all heads share, and of its bias."""
+    return weight(f"W_{name}", f"{rows} {columns}"), weight(f"b_{name}", columns)
 
 
 def norm_of(name: str, layout: str, *, model: bool = True) -> tuple[Name, Name]:
@@ -197,29 +222,36 @@ def of_models(*rows: Name) -> tuple[Name, ...]:
     return tuple(row._replace(model=True) for row in rows)
 
 
-DELTA_RULE = (
-    (
-        weight("conv_Q", "head d_k kernel"),
-        weight("conv_K", "head d_k kernel"),
-        weight("conv_V", "head d_v kernel"),
-        weight("W_beta", "head d_model one"),
-        weight("W_decay", "head d_model one"),
-        weight("decay_rate", "head"),
-        weight("decay_step", "head"),
-        *of_models(
-            vectors("Q_convolved", "Q", "head", "query", "d_k"),
-            vectors("K_convolved", "K", "kv_head", "new", "d_k"),
-            vectors("V_convolved", "V", "kv_head", "new", "d_v"),
-        ),
+# Of layers of a gated delta rule: before and after the norms of Q and K, after scores, after heads.
+
+CONVOLVED = (
+    weight("conv_Q", "head d_k kernel"),
+    weight("conv_K", "head d_k kernel"),
+    weight("conv_V", "head d_v kernel"),
+    weight("W_beta", "head d_model one"),
+    weight("W_decay", "head d_model one"),
+    weight("decay_rate", "head"),
+    weight("decay_step", "head"),
+    *of_models(
+        vectors("Q_convolved", "Q", "head", "query", "d_k"),
+        vectors("K_convolved", "K", "kv_head", "new", "d_k"),
+        vectors("V_convolved", "V", "kv_head", "new", "d_v"),
     ),
-    of_models(
-        *(Name(name, name, ("head token one",)) for name in ("beta_logits", "beta", "decay_logits", DECAY)),
-        vectors(WRITTEN, "U", "kv_head", "new", "d_v"),
-    ),
-    of_models(scores(FADED)),
-    (*norm_of("head_norm", "d_v"), *of_models(vectors("head_outputs_normed", "Z", "head", "query", "d_v"))),
 )
-"""Of layers of a gated delta rule: before and after the norms of Q and K, after scores, after heads."""
+OF_TOKENS = ("head token one",)
+STATES = of_models(
+    Name("beta_logits", "beta_logits", OF_TOKENS),
+    Name("beta", "beta", OF_TOKENS),
+    Name("decay_logits", "decay_logits", OF_TOKENS),
+    Name(DECAY, DECAY, OF_TOKENS),
+    vectors(WRITTEN, "U", "kv_head", "new", "d_v"),
+)
+FADED_SCORES = of_models(scores(FADED))
+HEADS_NORMED = (
+    *norm_of("head_norm", "d_v"),
+    *of_models(vectors("head_outputs_normed", "Z", "head", "query", "d_v")),
+)
+DELTA_RULE = (*CONVOLVED, *STATES, *FADED_SCORES, *HEADS_NORMED)
 
 OF_SPLITS = (
     "chunk batch head query",
@@ -240,15 +272,15 @@ ROWS = (
     *norm_of("norm", "d_model"),
     given(X, "X", "token d_model"),
     given(MEMORY, "M", "new d_memory"),
-    *(weight(f"{kind}_latent_Q", shape) for kind, shape in (("W", "d_model rank"), ("b", "rank"))),
+    *shared_linear("latent_Q", "d_model", "rank"),
     Name("latent_Q", "C_Q", ("query rank",), model=True),
     *norm_of("latent_Q_norm", "rank"),
     Name("latent_Q_normed", "C_Q", ("query rank",), model=True),
-    *(weight(f"{kind}_latent_KV", shape) for kind, shape in (("W", "d_model kv_rank"), ("b", "kv_rank"))),
+    *shared_linear("latent_KV", "d_model", "kv_rank"),
     Name("latent_KV", "C_KV", ("key kv_rank",), model=True),
     *norm_of("latent_KV_norm", "kv_rank"),
     Name("latent_KV_normed", "C_KV", ("key kv_rank",), model=True),
-    *(weight(f"{kind}_K_rope", shape) for kind, shape in (("W", "d_model d_rope"), ("b", "d_rope"))),
+    *shared_linear("K_rope", "d_model", "d_rope"),
     Name("K_rope", "R", ("key d_rope",), model=True),
     Name("K_rope_rotated", "R", ("key d_rope",), model=True),
     matrix("W_Q", X, "head d_model d_k", more=", the heads side by side; or rows for each head"),
@@ -263,12 +295,12 @@ ROWS = (
     given(VALUE_PAGES, "V_p", "page slot kv_head d_v", once=True),
     vectors(V, "V", "kv_head", "new", "d_v", given=True),
     vectors("K_latent", "K_C", "kv_head", "new", "d_k")._replace(model=True),
-    *DELTA_RULE[0],
+    *CONVOLVED,
     *norm_of("Q_norm", "head d_k", model=False),
     *norm_of("K_norm", "kv_head d_k", model=False),
     vectors("Q_normed", "Q", "head", "query", "d_k"),
     vectors("K_normed", "K", "kv_head", "new", "d_k"),
-    *DELTA_RULE[1],
+    *STATES,
     vectors("V_normed", "V", "kv_head", "new", "d_v")._replace(model=True),
     vectors("Q_rotated", "Q", "head", "query", "d_k"),
     vectors("K_rotated", "K", "kv_head", "new", "d_k"),
@@ -291,7 +323,7 @@ ROWS = (
     scores(BIASED),
     given(MASK, "mask", SCORES, once=True),
     scores(MASKED, hidden=-inf),
-    *DELTA_RULE[2],
+    *FADED_SCORES,
     given(SINK, "sink", "head", once=True),
     Name(CHUNK_LOGSUMEXP, "L_c", ("chunk head query",), (*OF_SPLITS, *OF_SPLITS_1)),
     Name(LOGSUMEXP, "L", ("head query",), ("head query 1", "query head", "query head 1")),
@@ -300,7 +332,7 @@ ROWS = (
     Name(CHUNK_OUTPUTS, "Z_c", ("chunk head query d_v",), tuple(f"{layout} d_v" for layout in OF_SPLITS)),
     Name(CHUNK_SHARES, "w_c", ("chunk head query",)),
     vectors(HEAD_OUTPUTS, "Z", "head", "query", "d_v", result=True),
-    *DELTA_RULE[3],
+    *HEADS_NORMED,
     Name(CONCAT, "Z", ("query (head d_v)",), result=True),
     matrix("W_gate", X, "d_model (head d_v)", asked=GATE),
     bias("b_gate", GATE, "(head d_v)"),
@@ -327,13 +359,13 @@ WEIGHTS_AGAIN = "weights made again"
 """Of a program whose backward pass does not read what the forward pass made."""
 
 NO_GRADIENT = {MASK, KEY_LENGTHS, POSITION_IDS, PAGE_TABLE, *PAGE_LIST, *CU_SEQLENS, SINK_WEIGHTS}
+"""What no gradient is by: truth values and lengths, what stands beside or after the output, chunks, which
+come to the whole, as gradients go through that, and layers of a delta rule."""
 NO_GRADIENT |= {CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES}
 NO_GRADIENT |= {RESIDUAL, "output_normed", "output_norm_weight", "output_norm_bias"}
 NO_GRADIENT |= {"output_scale", "output_scaled"}
 NO_GRADIENT |= {FINAL, "W_U", "b_U", "raw_logits", "scaled_logits", LOGITS}
-NO_GRADIENT |= {row.name for rows in DELTA_RULE for row in rows}
-"""What no gradient is by: truth values and lengths, what stands beside or after the output, chunks, which
-come to the whole, as gradients go through that, and layers of a delta rule."""
+NO_GRADIENT |= {row.name for row in DELTA_RULE}
 
 READERS = {
     X: ("Q", "K", "V", "latent_Q", "latent_KV", "K_rope", *(row.name[2:] for row in ROWS if row.asked)),
@@ -364,11 +396,20 @@ def gradients() -> Iterator[Name]:
     for row in reversed(ROWS):
         if row.name in NO_GRADIENT:
             continue
+
         begins = row.name in {OUTPUT, HEAD_OUTPUTS, LOGSUMEXP}
-        own = row._replace(name=gradient_of(row.name), symbol=f"d{row.symbol}", gradient=row.name)
-        own = own._replace(leaf=begins, input=begins, hidden=None, result=False)
+        own = row._replace(
+            name=gradient_of(row.name),
+            symbol=f"d{row.symbol}",
+            gradient=row.name,
+            leaf=begins,
+            input=begins,
+            hidden=None,
+            result=False,
+        )
         readers = (WEIGHTS, LOGSUMEXP) if row.of_scores else READERS.get(row.name, ())
-        yield from (own._replace(name=gradient_via(row.name, reader)) for reader in readers)
+        for reader in readers:
+            yield own._replace(name=gradient_via(row.name, reader))
         yield own
         if row.name == WEIGHTS:
             yield Name(DELTA, "δ", ("head query",), gradient=WEIGHTS)
@@ -377,8 +418,12 @@ def gradients() -> Iterator[Name]:
 TABLE = {row.name: row for row in (*ROWS, *gradients())}
 
 
-FIRST = {row.symbol: row.name for row in reversed(ROWS) if row.symbol and not (row.is_weight or row.model)}
+FIRST: dict[str, str] = {}
 """The first step with each symbol: scores of the several that have S."""
+
+for row in ROWS:
+    if row.symbol and not row.is_weight and not row.model:
+        FIRST.setdefault(row.symbol, row.name)
 
 SYMBOLS = {
     **{symbol: name for symbol, name in FIRST.items() if symbol not in TABLE},
@@ -425,3 +470,8 @@ def shape_in(layout: str, sizes: Sizes) -> Shape:
 def matrix_of(symbol: str) -> str:
     """The matrix that makes Q, K or V."""
     return f"W_{symbol}"
+
+
+def bias_of(symbol: str) -> str:
+    """What is added to Q, K or V where it is made."""
+    return f"b_{symbol}"

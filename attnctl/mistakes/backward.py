@@ -130,9 +130,13 @@ def other_scale(make: Callable[[Op], Op]) -> Plants:
 
 def plant_other_scale(case: WrongStep) -> Iterator[Plant]:
     """Weights made again, and d_scores, with another scale than the forward pass has."""
-    scale, softmax = case.op(SCORES), case.op(WEIGHTS)
-    if not isinstance(scale, Scale) or not isinstance(softmax, Softmax) or not SOFTMAX_BACK.right(case):
+    scale = case.op(SCORES)
+    softmax = case.op(WEIGHTS)
+    if not isinstance(scale, Scale) or not isinstance(softmax, Softmax):
         return
+    if not SOFTMAX_BACK.right(case):
+        return
+
     right = factor_of(scale)
     read = case.derivation[WEIGHTS].inputs[0]
     forms: tuple[Callable[[Array, float], Array], ...] = (
@@ -145,21 +149,27 @@ def plant_other_scale(case: WrongStep) -> Iterator[Plant]:
             again = made_again(case, lambda s: form(s, factor / right), read)
             return again.put(SCORES, Scale(factor=factor))
 
-        for plant in planted_fit(case, make, [right * part for part in PARTS], spoken):
+        factors = [right * part for part in PARTS]
+        for plant in planted_fit(case, make, factors, spoken):
             yield plant
-            yield from (replace(plant, case=own.case) for own in OWN_DELTA(plant.case))
+            for own in OWN_DELTA(plant.case):
+                yield replace(plant, case=own.case)
 
 
 def not_summed(op: SumGroups) -> dict[str, Op]:
     """Heads of a group that are not added up, or those of another group."""
     times = op.times
+
+    def summed_over_groups(x: Array) -> Array:
+        *lead, heads, keys, columns = x.shape
+        groups = x.reshape(*lead, times, heads // times, keys, columns)
+        return np.asarray(groups.sum(axis=-4))
+
     return {
         "the first head of a group is taken": wrong.By(lambda x: x[..., ::times, :, :]),
         "the last head of a group is taken": wrong.By(lambda x: x[..., times - 1 :: times, :, :]),
         "their mean is taken": wrong.By(lambda x: op.apply(x) / times),
-        "those of head h, h + kv_heads, … are added up": wrong.By(
-            lambda x: x.reshape(*x.shape[:-3], times, -1, *x.shape[-2:]).sum(axis=-4)
-        ),
+        "those of head h, h + kv_heads, … are added up": wrong.By(summed_over_groups),
     }
 
 
@@ -171,15 +181,26 @@ def slope_before_cap(case: WrongStep) -> Iterator[Plant]:
             yield Plant(case.put(name, op, (d, before)), "taken of the score before the cap")
 
 
+BLOCKS = (256, 128, 64, 32, 16, 8, 4)
+"""Sizes of blocks that kernels have."""
+
+
 def last_block(case: WrongStep) -> Iterator[Plant]:
-    of_keys, of_queries = backward_lines(case, MatMul, SCORES), backward_lines(case, TMatMul)
+    of_keys = backward_lines(case, MatMul, SCORES)
+    of_queries = backward_lines(case, TMatMul)
     for steps, axis in ((of_queries, "query"), (of_keys, "key")):
+        if not steps:
+            continue
+
         size = case.size(axis) or 0
-        blocks = [block for block in (256, 128, 64, 32, 16, 8, 4) if block < size or case.like]
+        blocks = [block for block in BLOCKS if block < size or case.like]
         ends = {f"{block}, where it is not whole,": size // block * block for block in blocks}
         ends |= {str(block): (size - 1) // block * block for block in blocks}
-        for several in dict.fromkeys([tuple(steps), *((step,) for step in steps)]):
-            for block, stop in ends.items() if several else ():
+
+        every = tuple(steps)
+        one_each = [(step,) for step in steps]
+        for several in dict.fromkeys([every, *one_each]):
+            for block, stop in ends.items():
                 ops = {step.name: wrong.By(up_to(step.op, stop)) for step in several}
                 yield Plant(case.put_all(ops), block)
 

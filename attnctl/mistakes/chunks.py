@@ -11,7 +11,7 @@ import numpy as np
 
 from attnctl.math import Array
 from attnctl.math.names import CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES, HEAD_OUTPUTS, LOGSUMEXP, SINK
-from attnctl.math.ops import ChunkLogSumExp, LogSumExp
+from attnctl.math.ops import ChunkLogSumExp, LogSumExp, Op
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
 
@@ -28,13 +28,23 @@ def with_merge(case: WrongStep, merge: Merge, *read: str) -> WrongStep:
 
     What is recorded before the first wrong step is right, so that it is made beside that.
     """
-    total = wrong.By(lambda p, *more: merge(np.moveaxis(p, -3, 0), *more)[0])
-    of_each = wrong.By(lambda p, *more: np.moveaxis(merge(np.moveaxis(p, -3, 0), *more)[1], 0, -3))
+
+    def sum_of_row(p: Array, *more: Array) -> Array:
+        whole, _ = merge(np.moveaxis(p, -3, 0), *more)
+        return whole
+
+    def shares_of_chunks(p: Array, *more: Array) -> Array:
+        _, of_chunks = merge(np.moveaxis(p, -3, 0), *more)
+        return np.moveaxis(of_chunks, 0, -3)
+
+    of_each = wrong.By(shares_of_chunks)
     inputs = (CHUNK_LOGSUMEXP, *read)
     if case.first not in {CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, LOGSUMEXP, CHUNK_SHARES}:
         other = case.bare("other shares", of_each, inputs, CHUNK_SHARES)
         return case.through(HEAD_OUTPUTS, CHUNK_SHARES, other)
-    ops = {CHUNK_SHARES: of_each} | ({LOGSUMEXP: total} if case.first != CHUNK_SHARES else {})
+    ops: dict[str, Op] = {CHUNK_SHARES: of_each}
+    if case.first != CHUNK_SHARES:
+        ops[LOGSUMEXP] = wrong.By(sum_of_row)
     return case.put_all(ops, dict.fromkeys(ops, inputs))
 
 
@@ -179,7 +189,8 @@ def not_rescaled(case: WrongStep) -> Iterator[Plant]:
             last = own.max(axis=0)
             kept = np.maximum.accumulate(own, axis=0) if running else own
             sums = grown(p, kept if total else last).sum(axis=0)
-            return last + np.log(sums), grown(p, kept if output else last) / np.where(sums == 0, 1, sums)
+            outputs = grown(p, kept if output else last)
+            return last + np.log(sums), outputs / np.where(sums == 0, 1, sums)
 
         yield Plant(with_merge(case, merge, scores_of(case)), detail)
     yield from merged(*WAYS[NOT_RESCALED])(case)

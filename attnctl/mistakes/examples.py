@@ -196,7 +196,9 @@ def example_array(name: str, given: tuple[int, ...] | Array, loud: float) -> Arr
     if isinstance(given, np.ndarray):
         return given
     drawn = stream(0, "example", name, count=prod(given)).standard_normal(given)
-    return drawn * (loud if name == "W_Q" else 1) / np.sqrt(D_MODEL if TABLE[name].is_weight else 1)
+    factor = loud if name == "W_Q" else 1
+    spread = D_MODEL if TABLE[name].is_weight else 1
+    return drawn * factor / np.sqrt(spread)
 
 
 def with_lines(prepared: Plan, lines: str, names: dict[str, Any]) -> Trace:
@@ -205,7 +207,10 @@ def with_lines(prepared: Plan, lines: str, names: dict[str, Any]) -> Trace:
     statements = ast.parse(lines).body
 
     def pass_through(step: str) -> Callable[[Array], Array]:
-        last = max((at for at, line in enumerate(statements, 1) if step in list_assigned(line)), default=0)
+        last = 0
+        for number, line in enumerate(statements, 1):
+            if step in list_assigned(line):
+                last = number
         code = compile(ast.Module(statements[:last], []), "example", "exec")
 
         def edit(right: Array) -> Array:
@@ -233,9 +238,13 @@ def list_used(node: ast.AST, used: type[ast.expr_context] = ast.expr_context) ->
 
 
 def list_assigned(statement: ast.stmt) -> set[str]:
-    targets = [node for node in ast.walk(statement) if isinstance(getattr(node, "ctx", None), ast.Store)]
-    inside = [node.value if isinstance(node, ast.Subscript) else node for node in targets]
-    return {node.id for node in inside if isinstance(node, ast.Name)}
+    assigned: set[str] = set()
+    for node in ast.walk(statement):
+        if isinstance(getattr(node, "ctx", None), ast.Store):
+            target = node.value if isinstance(node, ast.Subscript) else node
+            if isinstance(target, ast.Name):
+                assigned.add(target.id)
+    return assigned
 
 
 # --- what the lines may use beside NumPy and the steps ---
@@ -243,24 +252,42 @@ def list_assigned(statement: ast.stmt) -> set[str]:
 
 def names_for(meant: ExampleKind, given: Mapping[str, Array]) -> dict[str, Any]:
     if PAGE_TABLE in given:
-        table = given[PAGE_TABLE]
-        slots = given[PAGES[0]].shape[1]
-        return {
-            "np": np, "softmax": softmax, "gather": gather, "page_table": table,
-            "lengths": given["key_lengths"], "slots": slots, "keys": table.shape[1] * slots,
-        }  # fmt: skip
+        return names_of_pages(given)
+
     heads = meant.settings.heads or 1
     n = given[X].shape[-2]
     keys = given.get(MEMORY, given[X]).shape[-2]
     return {
-        "np": np, "softmax": softmax, "rotate": rotate, "project": project, "rms": rms,
-        "merge": side_by_side, "split": lambda x: side_into_heads(x, heads),
-        "n": n, "keys": keys, "heads": heads, "d_model": D_MODEL,
+        "np": np,
+        "softmax": softmax,
+        "rotate": rotate,
+        "project": project,
+        "rms": rms,
+        "merge": side_by_side,
+        "split": lambda x: side_into_heads(x, heads),
+        "n": n,
+        "keys": keys,
+        "heads": heads,
+        "d_model": D_MODEL,
         "d_k": given["W_Q"].shape[-1] // heads,
         "distance": abs(np.arange(n)[:, None] - np.arange(keys)),
         "lengths": given.get("key_lengths"),
         "starts": documents_in(meant.settings),
-    }  # fmt: skip
+    }
+
+
+def names_of_pages(given: Mapping[str, Array]) -> dict[str, Any]:
+    table = given[PAGE_TABLE]
+    slots = given[PAGES[0]].shape[1]
+    return {
+        "np": np,
+        "softmax": softmax,
+        "gather": gather,
+        "page_table": table,
+        "lengths": given["key_lengths"],
+        "slots": slots,
+        "keys": table.shape[1] * slots,
+    }
 
 
 def gather(pages: Array, table: Array, lengths: Array) -> Array:
@@ -289,13 +316,19 @@ def rotate(
 ) -> Array:
     """Rotary positions of halves, or of neighbours; or with sine and cosine exchanged."""
     n, d = x.shape[-2:]
+    half = d // 2
     places = np.arange(n) if positions is None else positions
-    angle = places[:, None] * theta ** (-2 * np.arange(d // 2) / d)
-    cos, sin = (np.sin(angle), np.cos(angle)) if exchanged else (np.cos(angle), np.sin(angle))
-    ends = (slice(0, d // 2), slice(d // 2, None))
-    first, second = (slice(0, None, 2), slice(1, None, 2)) if neighbours else ends
+    angle = places[:, None] * theta ** (-2 * np.arange(half) / d)
+    cos = np.cos(angle)
+    sin = np.sin(angle)
+    if exchanged:
+        cos, sin = sin, cos
+
+    first = slice(0, None, 2) if neighbours else slice(0, half)
+    second = slice(1, None, 2) if neighbours else slice(half, None)
     a = x[..., first]
     b = x[..., second]
     out = np.empty_like(x)
-    out[..., first], out[..., second] = a * cos - b * sin, a * sin + b * cos
+    out[..., first] = a * cos - b * sin
+    out[..., second] = a * sin + b * cos
     return out

@@ -48,13 +48,23 @@ def plant_split_late(case: WrongStep) -> Iterator[Plant]:
         yield Plant(case.put_all(ops), detail)
 
 
+MOST_SHIFTED = 16
+"""How far off kv heads are tried to be read: farther is no slip."""
+
+
 def plant_other_sharing(case: WrongStep) -> Iterator[Plant]:
-    heads, kv = case.size("head") or 1, case.size("kv_head") or 1
-    right = [head * kv // heads for head in range(heads)]
-    ways = {f"all query heads read kv head {one}": [one] * heads for one in range(kv)}
-    ways["kv heads are read in reverse order"] = [kv - 1 - head for head in right]
-    ways |= {f"kv heads are read {by} off": [(h + by) % kv for h in right] for by in range(1, min(kv, 16))}
-    taken = {said: partial(np.take, indices=index, axis=-3) for said, index in ways.items()}
+    heads = case.size("head") or 1
+    kv_heads = case.size("kv_head") or 1
+    right = [head * kv_heads // heads for head in range(heads)]
+
+    read: dict[str, list[int]] = {}
+    for one in range(kv_heads):
+        read[f"all query heads read kv head {one}"] = [one] * heads
+    read["kv heads are read in reverse order"] = [kv_heads - 1 - head for head in right]
+    for by in range(1, min(kv_heads, MOST_SHIFTED)):
+        read[f"kv heads are read {by} off"] = [(head + by) % kv_heads for head in right]
+
+    taken = {said: partial(np.take, indices=index, axis=-3) for said, index in read.items()}
     yield from SHARED.by(taken)(case)
 
 
@@ -90,12 +100,17 @@ def unpack(place: int, by_letter: bool, *weights: Array) -> Array:
 
 
 def plant_over_batch(case: WrongStep) -> Iterator[Plant]:
-    read = {name: op for name in ("Q", "K", "V") if (op := case.op(name))}
+    projected = {name: op for name in ("Q", "K", "V") if (op := case.op(name))}
     concat = case.op("concat")
-    if case.size("batch") and concat and all(isinstance(op, Project) for op in read.values()):
-        exchanged = partial(np.swapaxes, axis1=0, axis2=1)
-        ops = {name: wrong.Arranged(op, (exchanged,)) for name, op in read.items()}
-        yield Plant(case.put_all(ops | {"concat": wrong.Arranged(concat, after=exchanged)}))
+    if not case.size("batch") or not concat:
+        return
+    if not all(isinstance(op, Project) for op in projected.values()):
+        return
+
+    exchanged = partial(np.swapaxes, axis1=0, axis2=1)
+    ops: dict[str, Op] = {name: wrong.Arranged(op, (exchanged,)) for name, op in projected.items()}
+    ops["concat"] = wrong.Arranged(concat, after=exchanged)
+    yield Plant(case.put_all(ops))
 
 
 def plant_over(others: tuple[str, ...], of_matrix: wrong.Move, of_row: wrong.Move) -> Plants:
@@ -104,24 +119,26 @@ def plant_over(others: tuple[str, ...], of_matrix: wrong.Move, of_row: wrong.Mov
     def plants(case: WrongStep) -> Iterator[Plant]:
         if not (at("scores", MatMulT).right(case) and at(HEAD_OUTPUTS, MatMul).right(case)):
             return
-        axes = {name: step.axes for name, step in case.derivation.by_name.items()}
-        squares = {name for name in axes if axes[name][-2:] == ("query", "key") and "head" in axes[name]}
+        axes_of = {name: step.axes for name, step in case.derivation.by_name.items()}
+        squares = {name for name, own in axes_of.items() if own[-2:] == ("query", "key") and "head" in own}
         size = case.size(others[0]) or 1
-        if size == 1 or (case.first in squares and size != case.size("query")):  # scores of another shape
+        if size == 1:
+            return
+        if case.first in squares and size != case.size("query"):  # scores of another shape
             return
 
         def turn(name: str) -> wrong.Move:
             """What is of scores stays turned."""
-            own = axes.get(name) or TABLE[name].axes
+            own = axes_of.get(name) or TABLE[name].axes
             if name in squares or not {*others} & {*own}:
                 return wrong.keep_positions
             return of_matrix if own[-1].startswith("d") else of_row
 
-        ops = {
-            step.name: wrong.Arranged(step.op, tuple(map(turn, step.inputs)), turn(step.name))
-            for step in case.derivation
-            if squares & {step.name, *step.inputs} and step.inputs
-        }
+        ops: dict[str, Op] = {}
+        for step in case.derivation:
+            if step.inputs and squares & {step.name, *step.inputs}:
+                before = tuple(map(turn, step.inputs))
+                ops[step.name] = wrong.Arranged(step.op, before, after=turn(step.name))
         yield Plant(case.put_all(ops))
 
     return plants

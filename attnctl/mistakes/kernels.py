@@ -76,15 +76,20 @@ def plant_read_in_full(case: WrongStep) -> Iterator[Plant]:
     """Slots behind the last key are seen, and what is in them; or not seen, and 0 times NaN is NaN."""
     gathers = PAGED.right(case)
     keys = case.size("key") or 0
-    for rule in rules_of_kind(case, Padding) if gathers else ():
-        own = next(iter(gathers.values()))
-        lengths = np.array(own.lengths)
-        slots = keys // len(own.table[0])
-        for what, full in (
-            ("the last page is read to its last slot", -(-lengths // slots) * slots),
-            ("all pages of the table are read to their last slots", lengths * 0 + keys),
-        ):
-            there = tuple(full.tolist()) if own.batched else int(full)
+    if not gathers:
+        return
+
+    one = next(iter(gathers.values()))  # keys and values have one table
+    lengths = np.array(one.lengths)
+    slots = keys // len(one.table[0])
+    pages = -(-lengths // slots)
+    ways = {
+        "the last page is read to its last slot": pages * slots,
+        "all pages of the table are read to their last slots": np.full_like(lengths, keys),
+    }
+    for rule in rules_of_kind(case, Padding):
+        for what, full in ways.items():
+            there = tuple(full.tolist()) if one.batched else int(full)
             read = {name: replace(gather, lengths=there) for name, gather in gathers.items()}
             yield Plant(swap_rule(case, rule, Padding(there)).put_all(read), what)
             yield Plant(case.put_all(read), "weights of 0 are multiplied by what free slots hold")
@@ -222,11 +227,20 @@ def count_twice(count: int) -> wrong.By:
 def plant_without_rows(case: WrongStep) -> Iterator[Plant]:
     queries = case.size("query") or 0
     axes = case.derivation[case.first].axes
-    if MIX.right(case) and axes[-2] == "query" and (case.like or case.differs.any()):
-        first = queries - int(case.like.detail) if case.like else np.argwhere(case.differs)[:, -2].min()
-        start = max(int(first), 0)
-        kept = (np.arange(queries) < start)[:, None]
-        yield Plant(case.then(HEAD_OUTPUTS, wrong.By(lambda z: z * kept)), f"{queries - start}")
+    if not MIX.right(case) or axes[-2] != "query":
+        return
+
+    if case.like:  # as many as were left out in another case
+        start = queries - int(case.like.detail)
+    elif case.differs.any():
+        rows = np.argwhere(case.differs)[:, -2]
+        start = int(rows.min())
+    else:
+        return
+
+    start = max(start, 0)
+    kept = (np.arange(queries) < start)[:, None]
+    yield Plant(case.then(HEAD_OUTPUTS, wrong.By(lambda z: z * kept)), f"{queries - start}")
 
 
 def plant_other_values(case: WrongStep) -> Iterator[Plant]:

@@ -108,7 +108,8 @@ def filled(way: Callable[[Hide, float], Hide], fill: float) -> Way:
 
 def fills_shown(case: WrongStep) -> Array:
     """The numbers in place of −∞: those there, or what weights show, s + ln(w / w_s), s a seen score."""
-    right, found = case.expected.value, case.found
+    right = case.expected.value
+    found = case.found
     if case.first == MASKED:
         return found[np.isneginf(right) & np.isfinite(found)]
     scores = case.array_of(case.derivation[MASKED].inputs[0])
@@ -130,7 +131,8 @@ def fill_shown(case: WrongStep) -> float | None:
     if not fills.size:
         return None
 
-    fill, apart = float(np.median(fills)), float(np.ptp(fills))
+    fill = float(np.median(fills))
+    apart = float(np.ptp(fills))
     if apart > MOST_APART * abs(fill):
         return None
     near = (float(f"{fill:.{digits}g}") for digits in range(1, 17))
@@ -142,7 +144,8 @@ def shows_no_fill(case: WrongStep) -> bool:
 
 
 def plant_shown_fill(case: WrongStep) -> Iterator[Plant]:
-    hide, fill = find_mask(case), fill_shown(case)
+    hide = find_mask(case)
+    fill = fill_shown(case)
     if hide and fill is not None:
         yield Plant(case.put(MASKED, finite(hide, fill)), spoken(fill))
 
@@ -159,7 +162,9 @@ def plant_added_to_nan(case: WrongStep) -> Iterator[Plant]:
 
 def other_corners(case: WrongStep) -> Iterator[tuple[str, Hide]]:
     """The mask aligned with a corner that is not its own."""
-    hide, queries, keys = find_mask(case), case.size("query"), case.size("key")
+    hide = find_mask(case)
+    queries = case.size("query")
+    keys = case.size("key")
     if hide and queries and keys and any(rule.relative for rule in hide.rules):
         for first, corner in ((0, "top left"), (keys - queries, "bottom right")):
             if (offset := first + case.begin) != hide.offset:

@@ -167,7 +167,8 @@ class WrongStep:
 
     def bare(self, name: str, op: Op, inputs: tuple[str, ...], like: str) -> Step:
         """A new step, of a name near this one, with the axes of another."""
-        return Step(self.fresh(name), op, inputs, self.derivation[like].axes, "", "")
+        axes = self.derivation[like].axes
+        return Step(self.fresh(name), op, inputs, axes=axes, formula="", symbol="")
 
     def mask_alike(self) -> WrongStep | None:
         """The program that goes back through the mask that it has: what that hides has no weight."""

@@ -94,8 +94,10 @@ def other_epsilon(*names: str) -> Plants:
 
 def plant_other_order(case: WrongStep) -> Iterator[Plant]:
     pairs = {"Q": ("Q_normed", "Q_rotated"), "K": ("K_normed", "K_rotated")}
-    able = [symbol for symbol, names in pairs.items() if all(name in case.derivation for name in names)]
-    for symbols in all_or_one(*able):
+    have_both = [
+        symbol for symbol, names in pairs.items() if all(name in case.derivation for name in names)
+    ]
+    for symbols in all_or_one(*have_both):
         ops: dict[str, Op] = {}
         inputs: dict[str, tuple[str, ...]] = {}
         for symbol in symbols:
@@ -129,14 +131,20 @@ def of_other_kind(op: RMSNorm | LayerNorm, eps: float) -> Op:
 
 def plant_split_flat(case: WrongStep) -> Iterator[Plant]:
     """One matrix has the columns of Q and of the gate of each head in turn, and is split in halves."""
-    read = [case.derivation[name].inputs for name in ("Q", GATE) if name in case.derivation]
-    if [len(inputs) for inputs in read] == [2, 2]:
-        (x, w_q), (_, w_gate) = read
-        ops: dict[str, Op] = {
-            "Q": By(lambda x, q, g: side_into_heads(x @ halves(q, g)[0], len(q))),
-            GATE: By(lambda x, q, g: x @ halves(q, g)[1]),
-        }
-        yield Plant(case.put_all(ops, dict.fromkeys(ops, (x, w_q, w_gate))))
+    inputs = [case.derivation[name].inputs for name in ("Q", GATE) if name in case.derivation]
+    if [len(read) for read in inputs] != [2, 2]:  # both, and neither has a bias
+        return
+
+    (x, w_q), (_, w_gate) = inputs
+
+    def first_half(x: Array, w_q: Array, w_gate: Array) -> Array:
+        return side_into_heads(x @ halves(w_q, w_gate)[0], len(w_q))
+
+    def second_half(x: Array, w_q: Array, w_gate: Array) -> Array:
+        return np.asarray(x @ halves(w_q, w_gate)[1])
+
+    ops: dict[str, Op] = {"Q": By(first_half), GATE: By(second_half)}
+    yield Plant(case.put_all(ops, dict.fromkeys(ops, (x, w_q, w_gate))))
 
 
 def halves(w_q: Array, w_gate: Array) -> list[Array]:

@@ -80,12 +80,14 @@ def plant_in_half(case: WrongStep) -> Iterator[Plant]:
             for name in names:
                 op = right[name]
                 frequencies = frequencies_of(case, op)
-                if not frequencies.size:
+                if not frequencies.size:  # a rotation of no columns
                     return
+
                 rounded = tuple(map(float, to_half(frequencies)))
                 ways["frequencies"][name] = replace(op, frequencies=rounded)
                 ways["angles"][name] = by_angles(op, to_half)
                 ways["positions"][name] = by_angles(op, partial(at_rounded, frequencies, to_half))
+
             for what, ops in ways.items():
                 yield Plant(case.put_all(ops), f"{what} are rounded to {precision.name}")
 
@@ -123,18 +125,21 @@ def plant_other_starts(case: WrongStep) -> Iterator[Plant]:
     moves = [by for end in ends(size + 1) for by in (end, -end) if by]
     past = [op.start for op in right.values() if isinstance(op.start, int) and op.start]
     groups = list(all_or_one(*right))
-    tied = case.first in right  # which looks the same whether the other one is moved too or not
 
-    def make(way: dict[str, int]) -> WrongStep:
-        starts = {name: move_position(right[name].start, by) for name, by in way.items()}
-        return case.put_all({name: replace(right[name], start=start) for name, start in starts.items()})
+    def make(move_of: dict[str, int]) -> WrongStep:
+        ops: dict[str, Op] = {}
+        for name, by in move_of.items():
+            ops[name] = replace(right[name], start=move_position(right[name].start, by))
+        return case.put_all(ops)
 
-    def say(way: dict[str, int]) -> str:
-        said = (f"{name[0]} {abs(by)} too {'late' if by > 0 else 'early'}" for name, by in way.items())
-        return " and ".join(said)
+    def say(move_of: dict[str, int]) -> str:
+        words = [f"{name[0]} {abs(by)} too {'late' if by > 0 else 'early'}" for name, by in move_of.items()]
+        return " and ".join(words)
 
-    for sets in [[names] for names in groups] if tied else [groups]:
-        ways = [dict.fromkeys(names, by) for by in moves for names in sets]
+    # Where the wrong step is a rotation, it looks the same whether the other one is moved, too, or not.
+    is_tied = case.first in right
+    for together in [[names] for names in groups] if is_tied else [groups]:
+        ways = [dict.fromkeys(names, by) for by in moves for names in together]
         ways += [dict.fromkeys(right, -by) for by in past]
         yield from planted_best(case, ((say(way), make(way)) for way in ways))
 

@@ -77,24 +77,33 @@ def plant_swaps(case: WrongStep) -> Iterator[Plant]:
 
 def project_with(case: WrongStep, others: Mapping[str, str]) -> Iterator[WrongStep]:
     """Some projected with the matrix of others: with the bias of that as well, or the matrix alone."""
-    read = {name: case.derivation[name].inputs for name in {*others, *others.values()}}
-    for last in (3, 2) if any(len(inputs) > 2 for inputs in read.values()) else (2,):
-        crossed = {to: (read[to][0], *read[of][1:last], *read[to][last:]) for to, of in others.items()}
+    inputs_of = {name: case.derivation[name].inputs for name in {*others, *others.values()}}
+    has_bias = any(len(inputs) > 2 for inputs in inputs_of.values())
+    for last in (3, 2) if has_bias else (2,):
+        crossed: dict[str, tuple[str, ...]] = {}
+        for name, other in others.items():
+            rows, *own = inputs_of[name]
+            weights = inputs_of[other][1:last]
+            crossed[name] = (rows, *weights, *own[last - 1 :])
         yield case.rewired(crossed)
 
 
 def exchange_queries(case: WrongStep) -> WrongStep:
     """K Qᵀ: keys in the place of queries, of which there may be some rows, and queries in theirs."""
-    queries, keys = case.derivation["scores"].inputs
-    q, k = (case.derivation[case.source(name)] for name in (queries, keys))
-    roles = (("K as queries", k.name, q.name), ("Q as keys", q.name, k.name))
-    new = [case.bare(name, Copy(), (read,), place) for name, read, place in roles]
-    first = new[0].name
-    if queries != q.name:
-        some = case.derivation[queries]
-        new.append(replace(some, name=case.fresh("some rows of K as queries"), inputs=(first,)))
-        first = new[-1].name
-    return case.beside("scores", new, replace(case.derivation["scores"], inputs=(first, new[1].name)))
+    scores = case.derivation["scores"]
+    queries, keys = scores.inputs
+    q = case.derivation[case.source(queries)].name
+    k = case.derivation[case.source(keys)].name
+    as_queries = case.bare("K as queries", Copy(), (k,), q)
+    as_keys = case.bare("Q as keys", Copy(), (q,), k)
+    if queries == q:
+        exchanged = replace(scores, inputs=(as_queries.name, as_keys.name))
+        return case.beside("scores", [as_queries, as_keys], exchanged)
+
+    rows = case.derivation[queries]
+    some = replace(rows, name=case.fresh("some rows of K as queries"), inputs=(as_queries.name,))
+    exchanged = replace(scores, inputs=(some.name, as_keys.name))
+    return case.beside("scores", [as_queries, as_keys, some], exchanged)
 
 
 def with_bias(case: WrongStep) -> dict[str, Step]:
@@ -158,23 +167,29 @@ NORMS: dict[str, Callable[[Array], Array]] = {
 
 def plant_norms(case: WrongStep) -> Iterator[Plant]:
     """X before it is projected, Q and K after it, or as they were given, concat or the output."""
-    able = projections(case)
-    read = case.derivation["scores"].inputs if not able and "scores" in case.derivation else ()
-    given = [name for name in read if name in case.derivation]
-    early = given or [name for name in able if name != "V"]
+    projected = projections(case)
+    given: list[str] = []
+    if not projected and "scores" in case.derivation:
+        given = [name for name in case.derivation["scores"].inputs if name in case.derivation]
+    early = given or [name for name in projected if name != "V"]
     late = [(name,) for name in ("concat", "output") if name in case.derivation]
-    for said, op in ((said, wrong.By(norm)) for said, norm in NORMS.items()):
-        if able:
+
+    for how, norm in NORMS.items():
+        op = wrong.By(norm)
+        if projected:
             program = case
-            for name in able:
-                program = program.reading(name, case.derivation[name].inputs[0], op)
-            yield Plant(program, f"X is normalized {said}")
+            for name in projected:
+                rows = case.derivation[name].inputs[0]
+                program = program.reading(name, rows, op)
+            yield Plant(program, f"X is normalized {how}")
+
         for names in (*all_or_one(*early), *late):
             program = case
             for name in names:
                 program = program.reading("scores", name, op) if name in given else program.then(name, op)
-            normed = " and ".join(name.split("_")[0] for name in names)
-            yield Plant(program, f"{normed} {'are' if len(names) > 1 else 'is'} normalized {said}")
+            subject = " and ".join(name.split("_")[0] for name in names)
+            verb = "are" if len(names) > 1 else "is"
+            yield Plant(program, f"{subject} {verb} normalized {how}")
 
 
 def plant_scales_mixed_up(case: WrongStep) -> Iterator[Plant]:
@@ -241,10 +256,12 @@ def plant_other_bias(case: WrongStep) -> Iterator[Plant]:
 
 def plant_exchanged_scales(case: WrongStep) -> Iterator[Plant]:
     """K times a number and V over it: each was dequantised with the scale of the other."""
-    scores, mix = at("scores", MatMulT).right(case), at(HEAD_OUTPUTS, MatMul).right(case)
+    scores = at("scores", MatMulT).right(case)
+    mix = at(HEAD_OUTPUTS, MatMul).right(case)
     if not scores or not mix or "scores" in case.record or WEIGHTS in case.record:
         return
-    keys, values = case.derivation["scores"].inputs[1], case.derivation[HEAD_OUTPUTS].inputs[1]
+    keys = case.derivation["scores"].inputs[1]
+    values = case.derivation[HEAD_OUTPUTS].inputs[1]
     if keys not in case.derivation or values not in case.derivation:
         return
 

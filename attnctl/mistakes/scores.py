@@ -82,7 +82,8 @@ def plant_twice(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_already_scaled(case: WrongStep) -> Iterator[Plant]:
-    name, op = case.first, case.op(case.first)
+    name = case.first
+    op = case.op(case.first)
     if name in ("scores", "Q", "K") and isinstance(op, (MatMulT, Project)):
         for scale in SCALE.right(case).values():
             yield Plant(case.put_all({name: wrong.Then(op, scale), SCALED: Copy()}), name)
@@ -92,7 +93,8 @@ def plant_other_factor(case: WrongStep) -> Iterator[Plant]:
     scale = case.op(SCALED)
     if isinstance(scale, Scale):
         right = factor_of(scale)
-        starts, say = [right * part for part in FACTORS], partial(said_as_divisor, right=right)
+        starts = [right * part for part in FACTORS]
+        say = partial(said_as_divisor, right=right)
         yield from planted_fit(case, lambda factor: case.put(SCALED, Scale(factor=factor)), starts, say)
     if SCALED in case.record or not isinstance(scale, Scale):
         yield from SOFTMAX.fitted(
@@ -194,7 +196,8 @@ OTHER_SCALE = (
 
 def plant_after_mask(case: WrongStep) -> Iterator[Plant]:
     """−∞ squeezed to −cap, so that hidden keys are seen again; the steps are recorded in either order."""
-    cap, hide = case.op(CAPPED), case.op(MASKED)
+    cap = case.op(CAPPED)
+    hide = case.op(MASKED)
     if not isinstance(cap, Squeeze) or not isinstance(hide, Hide):
         return
     previous, *mask = case.derivation[MASKED].inputs
@@ -208,7 +211,8 @@ def plant_after_mask(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_before_scale(case: WrongStep) -> Iterator[Plant]:
-    cap, scale = case.op(CAPPED), case.op(SCALED)
+    cap = case.op(CAPPED)
+    scale = case.op(SCALED)
     if isinstance(cap, Squeeze) and isinstance(scale, Scale):
         yield Plant(case.put_all({SCALED: Copy(), CAPPED: wrong.Then(cap, scale)}))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import permutations, product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,7 +33,8 @@ Ends = tuple[int | None, int | None]
 
 
 def hiding(case: WrongStep, rule: VisibilityRule) -> WrongStep | None:
-    hide, softmax = find_mask(case), case.op(WEIGHTS)
+    hide = find_mask(case)
+    softmax = case.op(WEIGHTS)
     more = Hide(hide.offset if hide else case.begin, rules=(rule,))
     if hide and (case.first == MASKED or MASKED not in case.record):
         return case.put(MASKED, replace(hide, rules=(*hide.rules, rule)))
@@ -113,15 +115,23 @@ def other_offsets(case: WrongStep) -> list[int]:
 
 
 def plant_unasked_mask(case: WrongStep) -> Iterator[Plant]:
-    if not (find_mask(case) or WEIGHTS in case.derivation) or rules_of_kind(case, Window):
+    has_place = find_mask(case) or WEIGHTS in case.derivation
+    if not has_place or rules_of_kind(case, Window):
         return
-    asked = bool(rules_of_kind(case, Causal))
-    ways: list[Ends] = [] if asked else [(None, 0)]
+
+    is_causal = bool(rules_of_kind(case, Causal))
+    windows: list[Ends] = [] if is_causal else [(None, 0)]
     for end in tried_ends(case):
-        ways += [(end, 0), (end, None)] if asked else [(end, end), (end, 0), (end, None), (None, end)]
-    ways += [shown] if (shown := shown_ends(case)) and not asked else []
-    rules = {way: Causal() if way == (None, 0) else Window(*way) for way in ways}
-    yield from planted_best(case, ((option(way), hiding(case, rule)) for way, rule in rules.items()))
+        if is_causal:
+            windows += [(end, 0), (end, None)]
+        else:
+            windows += [(end, end), (end, 0), (end, None), (None, end)]
+    shown = shown_ends(case)
+    if shown and not is_causal:
+        windows.append(shown)
+
+    rules = {window: Causal() if window == (None, 0) else Window(*window) for window in windows}
+    yield from planted_best(case, ((option(window), hiding(case, rule)) for window, rule in rules.items()))
 
 
 def plant_not_itself(case: WrongStep) -> Iterator[Plant]:
@@ -162,21 +172,36 @@ def plant_by_blocks(case: WrongStep) -> Iterator[Plant]:
         yield from planted_best(case, ((said, swap_rule(case, causal, new)) for said, new in rules.items()))
 
 
+MOST_REACHED = 64
+"""Heads or members that a mask is tried to reach alone: more would take longer than they tell."""
+
+
+class Reach(NamedTuple):
+    """One of so many along an axis that a mask reaches alone, or does not."""
+
+    size: int
+    which: int
+    alone: bool
+
+
 def reaching_some(axis: str, at: int, name: str) -> Plants:
     """Plants a mask that reaches one along this axis only, or all but one."""
 
-    def ways(case: WrongStep) -> list[tuple[int, int, bool]]:
+    def ways(case: WrongStep) -> list[Reach]:
         size = case.size(axis) or 1
-        several = range(min(size, 64)) if size > 1 else ()
-        return [(size, which, alone) for which in several for alone in (True, False)]
+        if size == 1:
+            return []
+        several = range(min(size, MOST_REACHED))
+        return [Reach(size, which, alone) for which in several for alone in (True, False)]
 
-    def make(hide: Hide, way: tuple[int, int, bool]) -> Hide:
-        size, which, alone = way
-        reached = ((np.arange(size) == which) == alone).reshape(size, *(1,) * (-at - 1))
+    def make(hide: Hide, way: Reach) -> Hide:
+        is_one = np.arange(way.size) == way.which
+        behind = (1,) * (-at - 1)
+        reached = (is_one == way.alone).reshape(way.size, *behind)
         return wrong.shown(hide, lambda s, seen: np.where(seen | ~reached, s, -np.inf))
 
-    def say(way: tuple[int, int, bool]) -> str:
-        return f"only {name} {way[1]}" if way[2] else f"every {name} but {way[1]}"
+    def say(way: Reach) -> str:
+        return f"only {name} {way.which}" if way.alone else f"every {name} but {way.which}"
 
     return HIDE.best(make, ways, say)
 
@@ -190,18 +215,33 @@ def paddings(case: WrongStep) -> Iterator[tuple[Padding, tuple[int, ...]]]:
             yield rule, rule.each
 
 
+MOST_FITTED = 1024
+"""Lengths that are tried, of all members: each member's are as many as there are keys."""
+
+
 def plant_other_lengths(case: WrongStep) -> Iterator[Plant]:
     """Other lengths: all by as much, or each as it fits best."""
     keys = case.size("key") or 0
     for rule, lengths in paddings(case):
-        found = lengths
-        for member in range(len(lengths)) if len(lengths) * keys <= 1024 else ():
-            options = [(*found[:member], other, *found[member + 1 :]) for other in range(keys + 1)]
-            best = closest(case, ((way, swap_rule(case, rule, Padding(way))) for way in options))
-            found = best[0] if best else found
-        together = [tuple(length + by for length in lengths) for by in (-2, -1, 1, 2)]
-        ways = {", ".join(map(str, way)): Padding(way) for way in (found, *together) if way != lengths}
+        fitted = lengths
+        if len(lengths) * keys <= MOST_FITTED:
+            for member in range(len(lengths)):
+                fitted = fit_length(case, rule, fitted, member, keys)
+
+        moved = [tuple(length + by for length in lengths) for by in (-2, -1, 1, 2)]
+        ways = {", ".join(map(str, way)): Padding(way) for way in (fitted, *moved) if way != lengths}
         yield from planted_best(case, ((said, swap_rule(case, rule, new)) for said, new in ways.items()))
+
+
+def fit_length(
+    case: WrongStep, rule: Padding, lengths: tuple[int, ...], member: int, keys: int
+) -> tuple[int, ...]:
+    """The lengths with that of one member as it fits best, the others as they are."""
+    before = lengths[:member]
+    behind = lengths[member + 1 :]
+    options = [(*before, other, *behind) for other in range(keys + 1)]
+    best = closest(case, ((option, swap_rule(case, rule, Padding(option))) for option in options))
+    return best[0] if best else lengths
 
 
 def plant_members_mixed_up(case: WrongStep) -> Iterator[Plant]:

@@ -38,8 +38,10 @@ class Arranged(Op):
     after: Move = keep_positions
 
     def apply(self, *inputs: Array) -> Array:
-        moves = (*self.before, *[keep_positions] * (len(inputs) - len(self.before)))
-        return self.after(self.op.apply(*(move(x) for move, x in zip(moves, inputs, strict=True))))
+        moved = list(inputs)
+        for place, move in enumerate(self.before):
+            moved[place] = move(inputs[place])
+        return self.after(self.op.apply(*moved))
 
 
 @dataclass(frozen=True)
@@ -274,12 +276,14 @@ def over(e: Array, axis: Axes) -> Array:
 
 def with_constant(s: Array, constant: float) -> Array:
     """exp(s − max) / (c + Σ exp(s − max))."""
-    return shared_out(e := grown(s), constant + total(e))
+    e = grown(s)
+    return shared_out(e, constant + total(e))
 
 
 def with_logit(s: Array, constant: float) -> Array:
     """exp(s) / (c + Σ exp(s)): a key more in the sum, of the score log c."""
-    return shared_out(e := grown(s), constant * np.exp(-top_of(s)) + total(e))
+    e = grown(s)
+    return shared_out(e, constant * np.exp(-top_of(s)) + total(e))
 
 
 # --- softmax over blocks of keys ---
@@ -300,8 +304,10 @@ def online(s: Array, block: int, output: float | None, total_: float | None) -> 
 
     def kept(power: float | None) -> Array:
         if power is None:
-            return np.broadcast_to(in_block == (keys - 1) // block, here.shape).astype(float)
-        return np.where(np.isinf(here), 0.0, np.exp(power * (safe - np.where(np.isinf(last), 0.0, last))))
+            is_last_block = in_block == (keys - 1) // block
+            return np.broadcast_to(is_last_block, here.shape).astype(float)
+        behind = safe - np.where(np.isinf(last), 0.0, last)
+        return np.where(np.isinf(here), 0.0, np.exp(power * behind))
 
     return shared_out(e * kept(output), total(e * kept(total_)))
 

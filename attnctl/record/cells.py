@@ -75,10 +75,9 @@ class Address:
         if whole_axes:
             size = prod(array.shape[axis] for axis in whole_axes)
             example = spell_cell(trace, self.step, (0,) * array.ndim) if array.size else self.step
-            raise AttnError(
-                f"{self.step}: {size} cells, expected one; name a place along each of "
-                f"({', '.join(trace.steps[self.step].axes)}), like {example}"
-            )
+            axes = ", ".join(trace.steps[self.step].axes)
+            missing = f"name a place along each of ({axes}), like {example}"
+            raise AttnError(f"{self.step}: {size} cells, expected one; {missing}")
         return tuple(place for place in places if isinstance(place, int))
 
     def places(self, trace: Trace, *, allow_fewer: bool) -> tuple[Place, ...]:
@@ -187,6 +186,7 @@ def unquote(inside: str, text: str) -> str:
 def place_of(part: Part, trace: Trace, step: str, axis: int) -> Place:
     axis_name = trace.steps[step].axes[axis]
     size = trace[step].shape[axis]
+
     match part:
         case None:
             return slice(None)

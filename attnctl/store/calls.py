@@ -104,18 +104,25 @@ def member_bytes(name: str, array: Array, offset: int) -> Iterator[bytes | memor
     descr = np.lib.format.dtype_to_descr(array.dtype.newbyteorder("<"))
     shape = {"descr": descr, "fortran_order": False, "shape": array.shape}
     np.lib.format.write_array_header_1_0(written, shape)
-    head, path = written.getvalue(), f"{name}.npy".encode()
+    head = written.getvalue()
+    path = f"{name}.npy".encode()
 
     checksum = crc32(head)
     for piece in byte_pieces(array):
         checksum = crc32(piece, checksum)
     size = len(head) + array.nbytes
 
-    sizes = struct.pack("<HHQQ", SIZES_FIELD, 16, size, size) if size >= IN_64_BITS else b""
-    padding = -(offset + LOCAL.size + len(path) + 4 + len(sizes)) % ALIGNED
+    # What does not fit in 32 bits stands behind the name, and here only that it does.
+    is_large = size >= IN_64_BITS
+    sizes = struct.pack("<HHQQ", SIZES_FIELD, 16, size, size) if is_large else b""
+    stated_size = min(size, IN_64_BITS)
+    version = VERSION_64 if is_large else 20
+
+    before_numbers = offset + LOCAL.size + len(path) + 4 + len(sizes)
+    padding = -before_numbers % ALIGNED
     extra = struct.pack("<HH", PADDING_FIELD, padding) + bytes(padding) + sizes
-    said = min(size, IN_64_BITS)
-    fields = (VERSION_64 if sizes else 20, 0, 0, 0, YEAR_1980, checksum, said, said, len(path), len(extra))
+
+    fields = (version, 0, 0, 0, YEAR_1980, checksum, stated_size, stated_size, len(path), len(extra))
     yield LOCAL.pack(b"PK\3\4", *fields) + path + extra + head
     yield from byte_pieces(array)
 
@@ -195,18 +202,21 @@ def find_directory(read: Read, length: int) -> Directory | None:
     """Where the directory of an archive is; None where it was never written, or is none."""
     first = max(0, length - ENDING.size - 0xFFFF)
     tail = read(first, length - first)
-    at = tail.rfind(b"PK\5\6")
-    if at < 0 or len(tail) - at < ENDING.size:
+    ending = tail.rfind(b"PK\5\6")
+    if ending < 0 or len(tail) - ending < ENDING.size:
         return None
-    *_, size, begin, _ = ENDING.unpack_from(tail, at)
-    place = first + at
+    *_, size, begin, _ = ENDING.unpack_from(tail, ending)
+    place = first + ending
+
+    # A large archive says in 64 bits before that where its directory is.
     locator = read(max(0, place - LOCATOR_64.size), LOCATOR_64.size)
     if locator.startswith(b"PK\6\7"):
-        place = LOCATOR_64.unpack(locator)[2]
+        _, _, place, _ = LOCATOR_64.unpack(locator)
         whole = read(place, ENDING_64.size)
         if len(whole) < ENDING_64.size or not whole.startswith(b"PK\6\6"):
             return None
         *_, size, begin = ENDING_64.unpack(whole)
+
     return Directory(begin, size) if begin + size == place else None
 
 

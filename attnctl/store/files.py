@@ -108,7 +108,7 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     if target.exists() and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, "it is read-only")
     temporary = target.with_name(f".attnctl-{os.urandom(8).hex()}.tmp")
-    with signals_raise():
+    with signals_raise():  # an interrupt, too, is to leave no trace
         try:
             UNFINISHED.add(temporary)
             with temporary.open("xb") as stream:

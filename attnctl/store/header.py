@@ -356,7 +356,8 @@ def rename_members(
     raise_first([f"{place}: no array {show_value(name)} to rename; it has {names}" for name in unknown])
 
     ours = {member: rename.get(member, member) for member in members}
-    twice = [name for name, count in Counter(ours.values()).items() if count > 1]
+    counts = Counter(ours.values())
+    twice = [name for name, count in counts.items() if count > 1]
     raise_first([f"{place}: two arrays would be called {show_value(name)}" for name in twice])
     return {ours[name]: member for name, member in members.items()}
 

@@ -127,25 +127,30 @@ def pack(step: Mapping[str, Any]) -> Array | AttnError:
 def contents_of(value: Any, place: str) -> Contents:
     if not isinstance(value, dict):
         raise AttnError(f"{place}: not a dump: expected an object, found {show_value(value)}")
-    told = "schema" in value or "steps" in value
-    if told:
+    is_dump = "schema" in value or "steps" in value
+    if is_dump:
         check_schema(value, place)
-    steps = value.get("steps") if told else {name: {"data": data} for name, data in value.items()}
+        steps = value.get("steps")
+    else:
+        steps = {name: {"data": data} for name, data in value.items()}
+
     arrays: dict[str, Array] = {}
     problems: list[str] = []
     for name, step in steps.items() if isinstance(steps, dict) else ():
-        if isinstance(step, dict) and "data" in step:
-            data = step.pop("data")
-            packed = data
-            if not isinstance(data, (np.ndarray, AttnError)):
-                packed = pack({"dtype": None, **step, "data": data})
-            if isinstance(packed, AttnError):
-                path = f"{under('$.steps', name)}.data" if told else under("$", name)
-                problems += [f"{place}: {path}{problem}" for problem in packed.problems]
-            else:
-                arrays[name] = packed
+        if not isinstance(step, dict) or "data" not in step:
+            continue
+
+        packed = step.pop("data")
+        if not isinstance(packed, (np.ndarray, AttnError)):  # `make_object` packs where it can
+            packed = pack({"dtype": None, **step, "data": packed})
+        if isinstance(packed, AttnError):
+            path = f"{under('$.steps', name)}.data" if is_dump else under("$", name)
+            problems += [f"{place}: {path}{problem}" for problem in packed.problems]
+        else:
+            arrays[name] = packed
+
     raise_first(problems)
-    return Contents(value if told else None, arrays, place)
+    return Contents(value if is_dump else None, arrays, place)
 
 
 ALLOWED: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}}
@@ -156,19 +161,23 @@ AT_ONCE = 1 << 16  # numbers converted to a type at a time
 
 def array_of(data: Any, shape: Any = None, dtype: Any = None) -> Array:
     """The array of nested lists; without a dtype bool where all of it is, else float64."""
-    told = read_shape(data, shape)
-    rows = list(rows_of(data, told)) if told else [[data]]
+    whole_shape = read_shape(data, shape)
+    rows = list(rows_of(data, whole_shape)) if whole_shape else [[data]]
     if dtype is None:
-        dtype = "bool" if set(map(type, chain.from_iterable(rows))) == {bool} else "float64"
+        types = set(map(type, chain.from_iterable(rows)))
+        dtype = "bool" if types == {bool} else "float64"
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise AttnError(f": dtype {show_value(dtype)} is none of {', '.join(sorted(DTYPES))}")
+
     kind = DTYPES[dtype]
-    check_numbers(rows, kind, told)
-    out = np.empty((len(rows), len(rows[0]) if rows else 0), dtype=kind)
-    step = max(1, AT_ONCE // max(1, out.shape[-1]))
+    check_numbers(rows, kind, whole_shape)
+    columns = len(rows[0]) if rows else 0
+    out = np.empty((len(rows), columns), dtype=kind)
+    step = max(1, AT_ONCE // max(1, columns))
     for start in range(0, len(rows), step):
-        out[start : start + step] = convert_rows(rows[start : start + step], kind)
-    return out.reshape(told)
+        stop = start + step
+        out[start:stop] = convert_rows(rows[start:stop], kind)
+    return out.reshape(whole_shape)
 
 
 def read_shape(data: Any, shape: Any) -> Shape:
@@ -205,16 +214,23 @@ def index_text(at: Iterable[int | np.intp]) -> str:
 
 def check_numbers(rows: list[list[Any]], dtype: np.dtype[Any], shape: Shape) -> None:
     allowed = ALLOWED[dtype.kind]
+    is_whole = dtype.kind in "iu"
+
+    def stands_for_number(value: Any) -> bool:
+        if type(value) in allowed:
+            return not is_whole or fits([value], dtype)
+        return type(value) is str and dtype.kind == "f" and value in NOT_FINITE
+
     for number, row in enumerate(rows):
-        kinds = set(map(type, row))
-        if kinds <= allowed and (dtype.kind not in "iu" or fits(row, dtype)):
+        # Most rows are seen to be right at a glance.
+        if set(map(type, row)) <= allowed and (not is_whole or fits(row, dtype)):
             continue
         for column, value in enumerate(row):
-            said = type(value) is str and dtype.kind == "f" and value in NOT_FINITE
-            fine = type(value) in allowed and (dtype.kind not in "iu" or fits([value], dtype))
-            if not said and not fine:
-                at = index_text(np.unravel_index(number * len(row) + column, shape) if shape else ())
-                raise AttnError(f"{at}: {show_value(value)} is not a number of type {dtype.name}")
+            if not stands_for_number(value):
+                place = np.unravel_index(number * len(row) + column, shape) if shape else ()
+                raise AttnError(
+                    f"{index_text(place)}: {show_value(value)} is not a number of type {dtype.name}"
+                )
 
 
 def fits(row: list[int], dtype: np.dtype[Any]) -> bool:
@@ -241,7 +257,8 @@ def convert_rows(rows: list[list[Any]], dtype: np.dtype[Any]) -> Array:
 
 def write_json(traces: Sequence[Trace], stream: IO[Any]) -> None:
     """Write one dump as a JSON object, any other number of them as an array."""
-    write, several = sink(stream), len(traces) != 1
+    write = sink(stream)
+    several = len(traces) != 1
     write(b"[\n" if several else b"")
     for at, trace in enumerate(traces):
         write(b",\n" if at else b"")
@@ -258,19 +275,21 @@ def write_jsonl(traces: Iterable[Trace], stream: IO[Any]) -> None:
 
 
 def texts(trace: Trace, newline: str) -> Iterator[bytes]:
+    blank = newline or " "
     start = "{" + newline
     for key, value in heading(trace).items():
         yield encode_json(f"{start}{json_text(key)}: {json_text(value)}")
-        start = f",{newline or ' '}"
+        start = f",{blank}"
     yield encode_json(f'{start}"steps": {{')
+
     start = newline
     for name, step in trace.steps.items():
         array = trace[name]
         yield start.encode() + step_text(step, array.shape, array.dtype)
-        yield f', "data":{newline or " "}'.encode()
+        yield f', "data":{blank}'.encode()
         yield from json_pieces(array, newline)
         yield b"}"
-        start = f",{newline or ' '}"
+        start = f",{blank}"
     yield b"}}"
 
 
@@ -296,22 +315,26 @@ LARGE = 1e16
 
 def json_pieces(array: Array, newline: str = "\n") -> Iterator[bytes]:
     """The array as nested lists, with `newline` after the comma between two rows."""
-    comma = b"," + newline.encode()
+    between = b"," + newline.encode()
     if array.ndim == 0:
-        yield items_text(array.reshape(1), comma)
-    elif array.ndim == 1 or (array.ndim == 2 and array.shape[-1] <= BLOCK):
+        yield items_text(array.reshape(1), between)
+        return
+
+    yield b"["
+    fits_in_blocks = array.ndim == 1 or (array.ndim == 2 and array.shape[-1] <= BLOCK)
+    if fits_in_blocks:
         rows = max(1, BLOCK // max(1, array[:1].size))
-        yield b"["
+        between_blocks = b"," if array.ndim == 1 else between
         for start in range(0, len(array), rows):
-            yield b"" if not start else b"," if array.ndim == 1 else comma
-            yield items_text(array[start : start + rows], comma)
-        yield b"]"
+            if start:
+                yield between_blocks
+            yield items_text(array[start : start + rows], between)
     else:
-        yield b"["
-        for at, row in enumerate(array):
-            yield comma if at else b""
+        for number, row in enumerate(array):
+            if number:
+                yield between
             yield from json_pieces(row, newline)
-        yield b"]"
+    yield b"]"
 
 
 def items_text(block: Array, comma: bytes) -> bytes:

@@ -77,9 +77,15 @@ def add(archive: ZipFile, name: str, array: Array) -> None:
     described = {"descr": descr, "fortran_order": False, "shape": array.shape}
     np.lib.format.write_array_header_1_0(head, described)
     info = ZipInfo(f"{name}.npy")  # its date is 1980 unless told: the same trace gives the same bytes
+
+    # The numbers begin at a multiple of 64, so that they can be mapped.
     large = len(head.getvalue()) + array.nbytes > LARGE
-    before = archive.start_dir + 30 + len(info.filename.encode()) + (20 if large else 0) + 4
-    info.extra = struct.pack("<HH", PADDING_FIELD, -before % ALIGNED) + bytes(-before % ALIGNED)
+    local_header = 30 + len(info.filename.encode())
+    sizes_field = 20 if large else 0
+    before = archive.start_dir + local_header + sizes_field + 4
+    padding = -before % ALIGNED
+    info.extra = struct.pack("<HH", PADDING_FIELD, padding) + bytes(padding)
+
     with archive.open(info, "w", force_zip64=large) as entry:
         entry.write(head.getvalue())
         for piece in byte_pieces(array):
@@ -117,29 +123,36 @@ def read_archive(file: File) -> list[Contents]:
             raise AttnError(f"{file.place}: {count} arrays; {MOST_MEMBERS} are the most")
         if len({*archive.namelist()}) < count:
             raise AttnError(f"{file.place}: two arrays of one name")
+
         folders = [name.removesuffix(HEADER) for name in infos if name.endswith(f"/{HEADER}")]
-        calls: dict[str, dict[str, ZipInfo]] = {folder: {} for folder in folders}
-        if not calls:
+        if not folders:
             return [contents_of(file, archive, infos, file.place)]
+
+        calls: dict[str, dict[str, ZipInfo]] = {folder: {} for folder in folders}
         for name, info in infos.items():
             folder, slash, last = name.rpartition("/")
             if folder + slash in calls:
                 calls[folder + slash][last] = info
-        places = {f"{file.place}[{folder[:-1]}]": members for folder, members in calls.items()}
-        return [contents_of(file, archive, members, place) for place, members in places.items()]
+        traces = []
+        for folder, members in calls.items():
+            place = f"{file.place}[{folder.removesuffix('/')}]"
+            traces.append(contents_of(file, archive, members, place))
+        return traces
 
 
 def contents_of(file: File, archive: ZipFile, infos: dict[str, ZipInfo], place: str) -> Contents:
     header = header_in(archive, infos.pop(HEADER, None), place)
     # Inflated arrays kept in memory; mapped arrays are read from the file again at no cost.
-    recent, checked = Recent(maxlen=4), set[str]()
+    recent = Recent(maxlen=4)
+    checked = set[str]()
     members: dict[str, Array | Stored] = {}
     for name, info in infos.items():
         at = f"{place}: {show_value(name)}"
         length, npy = npy_of(archive, info, at)
-        load = partial(inflate_member, file, info, length, npy, recent, at)
         if info.compress_type == STORED:
-            load = partial(map_member, file, info, length, npy, checked, at)
+            load = partial(map_member, file, info, length, npy, checked=checked, place=at)
+        else:
+            load = partial(inflate_member, file, info, length, npy, recent=recent, place=at)
         members[name] = replace(npy, load=load)
     return Contents(header, members, place)
 
@@ -185,7 +198,8 @@ def npy_of(archive: ZipFile, info: ZipInfo, place: str) -> tuple[int, Stored]:
         raise AttnError(f"{place}: compressed in a way that np.savez never does")
     with archive.open(info) as entry:
         length, npy = npy_header(entry, place)
-    size, packed = info.file_size, info.compress_size
+    size = info.file_size
+    packed = info.compress_size
     check_bytes(length, npy, size, place)
     if info.compress_type == STORED and packed != size:
         raise AttnError(f"{place}: its sizes disagree")

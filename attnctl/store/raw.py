@@ -109,7 +109,8 @@ def npy_header(stream: IO[bytes], place: str) -> tuple[int, Stored]:
         start += stream.read(2 * version[0])  # the length of what follows, in two bytes or in four
         size = int.from_bytes(start[MAGIC_LEN:], "little")
         if size > LONGEST:
-            found, most = size_text(size), size_text(LONGEST)
+            found = size_text(size)
+            most = size_text(LONGEST)
             raise AttnError(f"{place}: an array header of {found}; {most} are the most")
         start += stream.read(size)
         shape, fortran, dtype = read_header(BytesIO(start[MAGIC_LEN:]), max_header_size=LONGEST)

@@ -88,20 +88,23 @@ def is_readable(source: str) -> bool:
 def choose_trace(traces: Sequence[Trace], which: str, place: str) -> Trace:
     """The trace with this number or sentence. Raises AttnError where there is none, or more than one."""
     if re.fullmatch(WHOLE, which):
-        number, numbers = int(which[:MOST_DIGITS]), numbers_of(traces)
+        number = int(which[:MOST_DIGITS])
+        numbers = numbers_of(traces)
         if number in numbers:
             return traces[numbers.index(number)]
         if not -len(traces) <= number < 0:
             there = f"there are {plural(len(traces), 'trace')}, from {numbers[0]}"
             raise AttnError(f"{place}[{short(which)}]: {there}")
         return traces[number]
-    found = [trace for trace in traces if trace.sentence == which]
-    if len(found) != 1:
-        known = [trace.sentence for trace in traces if trace.sentence is not None]
-        how_many = plural(len(found), "trace") if found else "no trace"
-        near = did_you_mean(which, known, pick_one(place, traces))
-        raise AttnError(f"{place}: {how_many} of the sentence {quote(which)}; {near}")
-    return found[0]
+
+    of_sentence = [trace for trace in traces if trace.sentence == which]
+    if len(of_sentence) == 1:
+        return of_sentence[0]
+
+    known = [trace.sentence for trace in traces if trace.sentence is not None]
+    how_many = plural(len(of_sentence), "trace") if of_sentence else "no trace"
+    near = did_you_mean(which, known, pick_one(place, traces))
+    raise AttnError(f"{place}: {how_many} of the sentence {quote(which)}; {near}")
 
 
 def pick_one(source: str | Path | None, traces: Sequence[Trace]) -> str:
@@ -128,18 +131,20 @@ def traces_in(stream: BinaryIO, place: str, rename: Renames) -> Sequence[Trace]:
     head = stream.read(HEAD)
     if not head:
         raise AttnError(f"{place}: empty; expected a dump")
-    found = next((reader for reader in DUMPS if reader.starts(head)), None)
-    if found is None:
+    reader = next((reader for reader in DUMPS if reader.starts(head)), None)
+    if reader is None:
         *names, last = (reader.name for reader in DUMPS)
         raise AttnError(f"{place}: not a dump: neither {', '.join(names)} nor {last}")
-    read_format = function(found.reader)
-    if found.text:
-        several: Iterable[Contents] = read_format(bytes_in(head, stream, place), place)
+
+    read_format = function(reader.reader)
+    several: Iterable[Contents]
+    if reader.text:
+        several = read_format(bytes_in(head, stream, place), place)
     else:
-        read_one_or_more = read_format(file_of(head, stream, place))
-        if isinstance(read_one_or_more, CallMembers):
-            return CapturedCalls(read_one_or_more, rename or {})
-        several = read_one_or_more if isinstance(read_one_or_more, list) else [read_one_or_more]
+        one_or_more = read_format(file_of(head, stream, place))
+        if isinstance(one_or_more, CallMembers):
+            return CapturedCalls(one_or_more, rename or {})
+        several = one_or_more if isinstance(one_or_more, list) else [one_or_more]
     return [assemble_trace(contents, rename or {}) for contents in several]
 
 
@@ -147,7 +152,8 @@ class CapturedCalls(Sequence[Trace]):
     """The traces of a capture, each read when it is asked for."""
 
     def __init__(self, members: CallMembers, rename: Mapping[str, str]) -> None:
-        self.members, self.rename = members, rename
+        self.members = members
+        self.rename = rename
         self.numbers = members.numbers
 
     def __len__(self) -> int:
@@ -166,7 +172,9 @@ class CapturedCalls(Sequence[Trace]):
 
 def bytes_in(head: bytes, stream: BinaryIO, place: str) -> bytearray:
     """All of a stream, which is read into memory only up to the longest text that is read at all."""
-    data, limit, piece = bytearray(), available(), head
+    data = bytearray()
+    limit = available()
+    piece = head
     while piece:
         data += piece
         check_length(len(data), place)

@@ -17,7 +17,7 @@ from attnctl.base.words import number_repeats
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.grid import NUMBER, CellStyle, Codes, all_numbers
 from attnctl.drawing.screen.text import token_text
-from attnctl.math import Array
+from attnctl.math import Array, Shape
 from attnctl.math.derivation import Step
 from attnctl.math.names import MASK, SINK_WEIGHTS, WEIGHTS, Q, matrix_of, result_in, shares_in
 from attnctl.math.ops import Block, Hide
@@ -103,16 +103,26 @@ def heads_present(total: int) -> str:
     return "head 0 only" if total else "none"
 
 
+def places_along(
+    axes: Sequence[str], shape: Shape, total: int, heads: Sequence[int] | None
+) -> list[Sequence[int]]:
+    """The places that are shown along each axis: all, or of an axis of heads those of these heads."""
+    chosen: list[Sequence[int]] = []
+    for axis, size in zip(axes, shape, strict=True):
+        if axis == "head" and heads is not None:
+            chosen.append(places_of_heads(heads, size, total))
+        else:
+            chosen.append(range(size))
+    return chosen
+
+
 def sheet_of(
     trace: Trace, name: str, total: int, heads: Sequence[int] | None = None, encoding: str = "utf-8"
 ) -> Sheet:
     """The matrices of a step, of these heads only (None: all `total`)."""
     array = trace[name]
     axes = trace.steps[name].axes
-    chosen = [
-        places_of_heads(heads, size, total) if axis == "head" and heads is not None else tuple(range(size))
-        for axis, size in zip(axes, array.shape, strict=True)
-    ]
+    chosen = places_along(axes, array.shape, total, heads)
 
     def word(axis: int, place: int) -> str:
         if axes[axis] == "head":
@@ -134,30 +144,34 @@ def sheet_of(
     if array.ndim < 2:
         columns = labels(0) if array.ndim == 1 else [""]
         column_axis = axes[0] if array.ndim == 1 else ""
-        return Sheet(array.reshape(1, -1), ((),), ("",), [""], columns, column_axis=column_axis)
+        row = array.reshape(1, -1)
+        return Sheet(row, ((),), ("",), rows=[""], columns=columns, column_axis=column_axis)
 
     indices = tuple(product(*chosen[:-2]))
-    ask: tuple[int, ...] = ()
-    if axes[:-2] == ("head",):
-        # Where heads share a matrix, the first of them is the one to ask for.
-        ask = tuple(-(-place * total // array.shape[0]) for (place,) in indices)
-
     row_axis = array.ndim - 2
     columns = labels(row_axis + 1)
-    whole = with_sink(trace, name)
-    if whole is not array:
+    matrices = with_sink(trace, name)
+    if matrices is not array:
         columns = [*columns, "sink"]
+
+    # Rows are left out where they are of heads; else the array stays as it is, which may be a file.
     rows = list(chosen[row_axis])
-    narrowed = whole if len(rows) == array.shape[row_axis] else whole[..., rows, :]
+    if len(rows) != array.shape[row_axis]:
+        matrices = matrices[..., rows, :]
     return Sheet(
-        array=narrowed,
+        array=matrices,
         indices=indices,
         captions=tuple(map(caption, indices)),
         rows=labels(row_axis),
         columns=columns,
         column_axis=axes[-1],
-        ask=ask,
+        ask=heads_to_ask_for(indices, array.shape[0], total) if axes[:-2] == ("head",) else (),
     )
+
+
+def heads_to_ask_for(indices: Sequence[Index], count: int, total: int) -> tuple[int, ...]:
+    """The head to ask for each of `count` matrices by: the first of those of `total` that share it."""
+    return tuple(-(-place * total // count) for (place,) in indices)
 
 
 def places_of_heads(heads: Sequence[int], size: int, total: int) -> tuple[int, ...]:

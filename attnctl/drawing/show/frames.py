@@ -259,10 +259,10 @@ def heat(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> It
 
     plot = plot_of(trace, step.name, heads, replace(view, precision=USUAL.precision))
     if step.name == WEIGHTS and not view.log:
-        panels = [
-            panel._replace(values=np.where(panel.values == 0, -np.inf, panel.values))
-            for panel in plot.panels
-        ]
+        panels = []
+        for panel in plot.panels:
+            hidden_out = np.where(panel.values == 0, -np.inf, panel.values)
+            panels.append(panel._replace(values=hidden_out))
         plot = replace(plot, panels=panels, hidden="0: hidden")
 
     title = [(step.name, "name"), *((fact, "aside") for fact in plot.about)]

@@ -227,9 +227,10 @@ def look_lines(trace: Trace, screen: Screen, heads: Sequence[int] | None) -> Ite
         if query is None:
             continue
         row = weights[lead][query]
-        looks = f"{name.row(WEIGHTS, (*lead, query))} looks most at {name.seen((query,), find_ties(row))}"
+        who = name.row(WEIGHTS, (*lead, query))
+        at_whom = name.seen((query,), find_ties(row))
         share = percent(float(row.max())).replace(" ", UNBROKEN)  # a number stays beside its %
-        for line in screen.flow([(f"{looks}, {share}", "")], ""):
+        for line in screen.flow([(f"{who} looks most at {at_whom}, {share}", "")], ""):
             yield [(text.replace(UNBROKEN, " "), style) for text, style in line]
 
     if len(leads) > MOST_HEADS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
@@ -102,8 +103,8 @@ def whole_plot(trace: Trace, name: str, heads: int, view: View) -> Plot:
     step = trace.steps[name]
     sheet = sheet_of(trace, name, heads, view.heads)
     notes = (sheet.left_out(MOST_PANELS),) if len(sheet.indices) > MOST_PANELS else ()
-    chosen = list(zip(sheet.captions, sheet.indices, strict=True))[:MOST_PANELS]
-    panels = [Panel(caption, sheet.array[index]) for caption, index in chosen]
+    matrices = zip(sheet.captions, sheet.indices, strict=True)
+    panels = [Panel(caption, sheet.array[index]) for caption, index in islice(matrices, MOST_PANELS)]
 
     about = [visible(formula_of(step)), shape_of(trace, step)]
     if len(step.axes) > 1:
@@ -130,15 +131,19 @@ def without_first(plot: Plot, step: Step) -> Plot:
     if len(plot.columns) < 2:
         raise AttnError("--without-first: there is one key only")
 
-    firsts = np.concatenate([np.asarray(panel.values[:, 0], dtype=np.float64) for panel in plot.panels])
-    known = firsts[np.isfinite(firsts)]
-    mean = f" (its mean is {known.mean():.{plot.precision}f})" if known.size else ""
-    return replace(
-        plot,
-        panels=[Panel(panel.caption, panel.values[:, 1:]) for panel in plot.panels],
-        columns=plot.columns[1:],
-        notes=(f"Without the first key, {plot.columns[0].strip()}{mean}.", *plot.notes),
-    )
+    panels = []
+    firsts = []
+    for panel in plot.panels:
+        panels.append(Panel(panel.caption, panel.values[:, 1:]))
+        firsts.append(np.asarray(panel.values[:, 0], dtype=np.float64))
+
+    values = np.concatenate(firsts)
+    known = values[np.isfinite(values)]
+    first, *columns = plot.columns
+    note = f"Without the first key, {first.strip()}"
+    if known.size:
+        note += f" (its mean is {known.mean():.{plot.precision}f})"
+    return replace(plot, panels=panels, columns=columns, notes=(f"{note}.", *plot.notes))
 
 
 def grid(layers: Sequence[Trace], name: str, view: View) -> Plot:

@@ -74,6 +74,18 @@ class Stuck(NamedTuple):
     sizes: Sizes
 
 
+class SearchRank(NamedTuple):
+    """When an array is read: scores first, as they tell most; square matrices late, as they tell nothing.
+
+    Gradients follow what they are by.
+    """
+
+    is_gradient: bool
+    is_not_of_scores: bool
+    is_square: bool
+    fewest_axes: int
+
+
 @dataclass
 class LayoutSearch:
     """Looks for a layout of each array, one after the other, and goes back where one cannot be read.
@@ -97,12 +109,16 @@ class LayoutSearch:
         self.names = [name for name in TABLE if name in self.shapes]
         self.names.sort(key=self.rank)
 
-    def rank(self, name: str) -> tuple[bool, bool, bool, int]:
-        """Scores first: they tell most. Square matrices tell nothing. Gradients follow what they are by."""
+    def rank(self, name: str) -> SearchRank:
         row = TABLE[name]
         shape = self.shapes[name]
         is_square = row.linear is not None and len(shape) == 2 and shape[0] == shape[1]
-        return bool(row.gradient), not row.of_scores, is_square, -len(shape)
+        return SearchRank(
+            is_gradient=bool(row.gradient),
+            is_not_of_scores=not row.of_scores,
+            is_square=is_square,
+            fewest_axes=-len(shape),
+        )
 
     def find(self, known: Sizes) -> bool:
         return self.go(0, {}, dict(known))
@@ -159,12 +175,13 @@ class LayoutSearch:
         if is_bound and self.shapes[name][:1] != self.shapes[X][-1:]:
             return tuple(text for text in texts if text != row.linear)
 
-        are_linear = {
-            layout == self.axes(other, linear)
-            for other, layout in layouts.items()
-            if (linear := TABLE[other].linear)
-        }
-        return (row.linear, *texts) if are_linear == {True} else texts
+        # Where all others are (out, in), as nn.Linear keeps them, so is this one.
+        are_linear = []
+        for other, layout in layouts.items():
+            linear = TABLE[other].linear
+            if linear:
+                are_linear.append(layout == self.axes(other, linear))
+        return (row.linear, *texts) if are_linear and all(are_linear) else texts
 
     def lay_out(self, name: str, array: Array) -> Array:
         """The array in our layout, with the batch axis where one was found."""
@@ -360,7 +377,9 @@ def ill_placed(name: str, array: Array, sizes: Sizes) -> str:
         scores = dims(score_sizes(sizes))
         return f"{name}: {dims(array.shape)} does not fit scores of {scores} ([batch ×] head × query × key)"
     *heads, d = (sizes.get(axis, axis) for axis in names_in(parse_axes(TABLE[name].own)))
-    ways = f"{d} (d_k) or {dims((*heads, d))} (head × d_k)" if heads else f"{d} (one for each head)"
+    ways = f"{d} (one for each head)"
+    if heads:
+        ways = f"{d} (d_k) or {dims((*heads, d))} (head × d_k)"
     return f"{name}: {dims(array.shape)}, expected {ways}"
 
 

@@ -6,7 +6,7 @@ values in pages, as serving kernels keep them, are read as K and V.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -249,7 +249,8 @@ def with_table(found: Mapping[str, Array]) -> dict[str, Array]:
     ends, numbers, in_last_page = (found[name].reshape(-1) for name in PAGE_LIST)
     counts = np.diff(ends)  # the pages of each sequence
 
-    goes_up = ends[:1].tolist() == [0] and (counts > 0).all() and ends[-1] == numbers.size
+    begins_at_0 = ends[:1].tolist() == [0]
+    goes_up = begins_at_0 and (counts > 0).all() and ends[-1] == numbers.size
     if not goes_up or counts.size != in_last_page.size:
         expected = f"whole numbers that go up from 0 to the {numbers.size} of {PAGE_NUMBERS}"
         raise AttnError(f"{PAGE_ENDS}: {ends.tolist()}, expected {expected}, one for each of {LAST_PAGE}")
@@ -518,6 +519,11 @@ def heads_first(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Ar
     return out
 
 
+def goes_up_from_0(ends: list[float]) -> bool:
+    """True of two or more whole numbers, the first of them 0; documents may be empty."""
+    return ends[:1] == [0] and len(ends) >= 2 and ends == sorted(map(int, ends))
+
+
 def with_documents(found: Mapping[str, Array], settings: Settings) -> Settings:
     """The settings with the documents that the arrays say, Q, K and V of three axes then as (n, head, d).
 
@@ -527,11 +533,8 @@ def with_documents(found: Mapping[str, Array], settings: Settings) -> Settings:
     if not recorded or any(isinstance(rule, Documents) for rule in settings.rules):
         return settings
 
-    raise_all(
-        f"{name}: {ends}, expected whole numbers that go up from 0 to the number of tokens, like [0, 5, 12]"
-        for name, ends in recorded.items()
-        if ends[:1] != [0] or len(ends) < 2 or ends != sorted(map(int, ends))
-    )
+    expected = "expected whole numbers that go up from 0 to the number of tokens, like [0, 5, 12]"
+    raise_all(f"{name}: {ends}, {expected}" for name, ends in recorded.items() if not goes_up_from_0(ends))
 
     # What is said of one side alone, or of both in one array, is true of both.
     first = next(iter(recorded.values()))
@@ -551,14 +554,14 @@ def ends_elsewhere(found: Mapping[str, Array], sizes: Sizes, settings: Settings)
             continue
         end = int(found[name].reshape(-1)[-1])
         if end != sizes[axis]:
-            tokens = f"{sizes[axis]} rows of {'K' if axis == 'key' else 'Q'}"
+            rows = "K" if axis == "key" else "Q"
+            tokens = f"{sizes[axis]} rows of {rows}"
             yield f"{name}: the last document ends at {end}, but there are {tokens}; write where each ends"
 
     for rule in apart(settings):
         if len(rule.of_queries) != len(rule.starts):
-            counts = (
-                f"{plural(len(rule.of_queries), 'document')} of queries, and {len(rule.starts)} of keys"
-            )
+            of_queries = plural(len(rule.of_queries), "document")
+            counts = f"{of_queries} of queries, and {len(rule.starts)} of keys"
             yield f"documents: {counts}; say where as many begin"
 
 
@@ -653,23 +656,44 @@ def given_places(arrays: Mapping[str, Array], sizes: Sizes) -> GivenPlaces:
     """
     if POSITION_IDS not in arrays:
         return ()
-    found, tokens, members = arrays[POSITION_IDS], sizes.get("query", 0), sizes.get("batch", 1)
-    whole = np.array_equal(found, np.rint(found)) and (np.abs(found) < 2**31).all()
-    alone = found.shape[-1:] == (tokens,) and whole
-    if alone and found.ndim == 1:
-        rows = found[None, None]
-    elif alone and found.ndim == 2 and len(found) in {1, members}:
-        rows = found[None]
-    elif alone and found.ndim == 2 and len(found) == 3:
-        rows = found[:, None]
-    elif alone and found.ndim == 3 and len(found) in {1, 3} and found.shape[1] in {1, members}:
-        rows = found
-    else:
+    found = arrays[POSITION_IDS]
+    tokens = sizes.get("query", 0)
+    members = sizes.get("batch", 1)
+    rows = rows_of_places(found, tokens, members)
+    if rows is None:
         wanted = f"({tokens}), ({members}, {tokens}) or (3, {members}, {tokens}) whole numbers"
         raise AttnError(f"{POSITION_IDS}: {dims(found.shape)}, expected {wanted}, one for each query")
-    if rows.shape[1] > 1 and (rows == rows[:, :1]).all():
+
+    is_same_of_all = rows.shape[1] > 1 and (rows == rows[:, :1]).all()
+    if is_same_of_all:
         rows = rows[:, :1]
-    return tuple(tuple(tuple(map(int, row)) for row in part) for part in rows.tolist())
+    return tuple(tuple(map(whole_tuple, part)) for part in rows.tolist())
+
+
+def whole_tuple(row: Iterable[float]) -> tuple[int, ...]:
+    return tuple(map(int, row))
+
+
+LARGEST_POSITION = 2**31
+"""Positions beyond are no positions of tokens, and NumPy could not count with them."""
+
+
+def rows_of_places(found: Array, tokens: int, members: int) -> Array | None:
+    """Positions as (1 or 3, members or 1, token), if they can be read as that."""
+    is_whole = np.array_equal(found, np.rint(found)) and (np.abs(found) < LARGEST_POSITION).all()
+    if found.shape[-1:] != (tokens,) or not is_whole:
+        return None
+
+    match found.shape:
+        case (_,):
+            return found[None, None]
+        case (count, _) if count in {1, members}:  # a batch of three goes before time, height and width
+            return found[None]
+        case (3, _):
+            return found[:, None]
+        case (parts, count, _) if parts in {1, 3} and count in {1, members}:
+            return found
+    return None
 
 
 def with_positions_counted(laid: Laid, settings: Settings) -> Laid:
@@ -688,7 +712,8 @@ def with_positions_counted(laid: Laid, settings: Settings) -> Laid:
     real = keys_shown(laid)
     if real is None:
         raise AttnError(f"{place}: nothing shows which keys are padding; give mask or key_lengths")
-    queries, keys = laid.sizes["query"], real.shape[-1]
+    queries = laid.sizes["query"]
+    keys = real.shape[-1]
     if "past" not in laid.sizes and queries != keys:
         raise AttnError(f"{place}: {queries} queries for {keys} keys; give {POSITION_IDS}")
     return replace(laid, places=as_places(count_positions(real, queries)))

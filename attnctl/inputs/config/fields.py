@@ -152,7 +152,8 @@ def rule_reader(form: str, about: str, settings: Sequence[Setting]) -> Reader:
 
 
 def compose_rules(inside: Reader) -> tuple[Setting, ...]:
-    rules, example = list_of(inside, least=1), ["causal", {"window": [3, 3]}]
+    rules = list_of(inside, least=1)
+    example = ["causal", {"window": [3, 3]}]
     return tuple(Setting(kind.name, rules, f"{kind.words}.", example) for kind in (AnyOf, AllOf))
 
 
@@ -358,9 +359,13 @@ KEYWORDS: dict[str, Setting] = {
 
 def settings_with_flags(group: str) -> dict[str, Setting]:
     every: dict[str, Setting] = dict(OF_ARRAYS)
-    parts = {"rules": SETTABLE, **{field: form.keys.values() for field, form in IN_PARTS.items()}}
     for name, setting in FIELDS.items():
-        every |= {name: setting} | {part.keyword: part for part in parts.get(name, ())}
+        every[name] = setting
+        # The parts of a setting stand behind it, in the help, too.
+        parts = SETTABLE if name == "rules" else ()
+        form = IN_PARTS.get(name)
+        for part in form.keys.values() if form else parts:
+            every[part.keyword] = part
     return {name: value for name, value in every.items() if value.flag and value.flag.group == group}
 
 
@@ -375,21 +380,28 @@ def lay_over(base: Settings, given: Mapping[str, Any]) -> Settings:
     unless these values hold rules of their own.
     """
     changes = {name: value for name, value in given.items() if KEYWORDS.get(name) not in SETTABLE}
-    asked = [
-        rule.of(value)
-        for setting, rule in SETTABLE.items()
-        if setting.flag and is_given(value := given.get(setting.keyword))
-    ]
+    asked = []
+    for setting, rule in SETTABLE.items():
+        value = given.get(setting.keyword)
+        if setting.flag and is_given(value):
+            asked.append(rule.of(value))
+
     rules = changes.pop("rules", None)
     if rules is None:
-        others = changes.get("positions", ALIBI) != ALIBI
-        rules = [rule for rule in base.rules if not (others and rule.name == ALIBI)]
+        has_other_positions = changes.get("positions", ALIBI) != ALIBI
+        rules = [rule for rule in base.rules if not (has_other_positions and rule.name == ALIBI)]
     if changes.get("positions") == ALIBI:
         changes["positions"] = NONE
         asked.append(RULES[ALIBI].of(value=True))
-    before = [rule for rule in rules if isinstance(rule, Rule)]
-    for table in (rule for rule in rules if not isinstance(rule, Rule)):
-        changes |= table
+
+    before = []
+    for rule in rules:
+        if isinstance(rule, Rule):
+            before.append(rule)
+        else:  # a table that stands among the rules: a mask, a bias
+            changes |= rule
+
     new = [rule for rule in asked if rule not in before]
-    kept = [rule for rule in before if type(rule) not in set(map(type, new))]
+    replaced = set(map(type, new))
+    kept = [rule for rule in before if type(rule) not in replaced]
     return base.with_(**changes, rules=(*kept, *new))

@@ -42,9 +42,11 @@ def weight_misfits(given: Json) -> Iterator[Problem]:
         return
 
     for path, rows in given.get("weights", Weights()).written():
-        of_rows = path[-1] == "W" or TABLE[str(path[-1])].of in {X, MEMORY}
-        if of_rows and isinstance(rows, list) and len(rows) != width:
-            yield path, f"{dims((len(rows), len(rows[0])))}, expected {plural(width, 'row')} (d_model)"
+        name = str(path[-1])
+        reads_x = name == "W" or TABLE[name].of in {X, MEMORY}
+        if reads_x and isinstance(rows, list) and len(rows) != width:
+            shape = dims((len(rows), len(rows[0])))
+            yield path, f"{shape}, expected {plural(width, 'row')} (d_model)"
 
 
 def columns_of(embeddings: Any) -> int | None:
@@ -80,19 +82,20 @@ def settings_of(data: Any, folder: str = "") -> Settings:
 def with_files(settings: Settings, path_of: Callable[[str], str]) -> Settings:
     """The settings, `path_of(file)` in place of each file that they name."""
 
-    def resolve_files(tensors: Mapping[str, Any]) -> Json:
-        return {
-            name: replace(tensor, path=path_of(tensor.path)) if isinstance(tensor, FromFile) else tensor
-            for name, tensor in tensors.items()
-        }
+    def moved(tensor: Any) -> Any:
+        return replace(tensor, path=path_of(tensor.path)) if isinstance(tensor, FromFile) else tensor
 
+    def all_moved(tensors: Mapping[str, Any]) -> Json:
+        return {name: moved(tensor) for name, tensor in tensors.items()}
+
+    weights = settings.weights
     weights = replace(
-        settings.weights,
-        tensors=resolve_files(settings.weights.tensors),
-        heads=tuple(map(resolve_files, settings.weights.heads)),
-        file=path_of(settings.weights.file) if settings.weights.file else None,
+        weights,
+        tensors=all_moved(weights.tensors),
+        heads=tuple(map(all_moved, weights.heads)),
+        file=path_of(weights.file) if weights.file else None,
     )
-    return replace(settings, **resolve_files({"embeddings": settings.embeddings}), weights=weights)
+    return replace(settings, embeddings=moved(settings.embeddings), weights=weights)
 
 
 def json_schema() -> Json:

@@ -78,9 +78,12 @@ def matrix_of(read_row: Callable[[Any], Row], cell: Json) -> Reader:
 
 
 def require_one_length(rows: dict[Any, Row]) -> None:
-    start, first = next(iter(rows.items()), (None, []))
+    if not rows:
+        return
+    start, first = next(iter(rows.items()))
+    expected = f"row {short_value(start)} has {len(first)}; make them as long"
     refuse(
-        ((place,), f"a row of {len(row)}, but row {short_value(start)} has {len(first)}; make them as long")
+        ((place,), f"a row of {len(row)}, but {expected}")
         for place, row in rows.items()
         if len(row) != len(first)
     )
@@ -121,30 +124,34 @@ def read_bias_cell(value: Any) -> float:
     return read_real(value)
 
 
+def tokens_by_id(value: dict[Any, Any]) -> tuple[str, ...]:
+    """The tokens of a mapping {token: id}, in the order of their ids, which are 0, 1, …, each once."""
+    every(((token, token) for token in value), read_token)
+    numbers = every(value.items(), whole_number(0))
+    ids = dict(zip(value, numbers, strict=True))
+
+    last = len(ids) - 1
+    known = f"{len(ids)} tokens have the ids 0 to {last}; write one of those"
+    refuse(((token,), f"id {number}, but {known}") for token, number in ids.items() if number > last)
+    refuse(
+        ((token,), f"id {number} again, after {short_value(first)}; a token has an id of its own")
+        for token, number, first in repeats(ids.items())
+    )
+    return tuple(sorted(ids, key=ids.__getitem__))
+
+
 def read_vocabulary(value: Any) -> tuple[str, ...]:
     """The tokens in the order of their ids, from a list or from a mapping {token: id}."""
     match value:
         case list():
             tokens = each(value, read_token)
             refuse(
-                ((i,), f"{short_value(a)} again, after entry {first}; a token has one id")
-                for i, a, first in repeats(enumerate(tokens))
+                ((entry,), f"{short_value(token)} again, after entry {first}; a token has one id")
+                for entry, token, first in repeats(enumerate(tokens))
             )
             return tuple(tokens)
         case dict():
-            every(((key, key) for key in value), read_token)
-            ids = dict(zip(value, every(value.items(), whole_number(0)), strict=True))
-            last = len(ids) - 1
-            refuse(
-                ((a,), f"id {i}, but {len(ids)} tokens have the ids 0 to {last}; write one of those")
-                for a, i in ids.items()
-                if i > last
-            )
-            refuse(
-                ((a,), f"id {i} again, after {short_value(first)}; a token has an id of its own")
-                for a, i, first in repeats(ids.items())
-            )
-            return tuple(sorted(ids, key=ids.__getitem__))
+            return tokens_by_id(value)
     raise unfit(value, "is not a vocabulary; write [I, love, AI] or {I: 0, love: 1, AI: 2}")
 
 
@@ -281,13 +288,15 @@ def weights(given: Json) -> Weights:
     by_head = {name: value for name, value in given.items() if isinstance(value, tuple)}
     if by_head and "heads" in more:
         refuse(((name,), "by head, and there is heads, too; write it in one of them") for name in by_head)
+
+    def of_head(head: int) -> dict[str, Any]:
+        return {name: value[head] for name, value in by_head.items() if head < len(value)}
+
     if by_head:
         count = max(map(len, by_head.values()))
-        more["heads"] = tuple(
-            {name: value[head] for name, value in by_head.items() if head < len(value)}
-            for head in range(count)
-        )
-    return Weights({name: given[name] for name in given if name not in by_head}, **more)
+        more["heads"] = tuple(map(of_head, range(count)))
+    tensors = {name: value for name, value in given.items() if name not in by_head}
+    return Weights(tensors, **more)
 
 
 HEADS = {"head": "heads", "kv_head": "kv_heads"}

@@ -64,7 +64,8 @@ def decode(raw: bytes, name: str) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line, byte = 1 + raw.count(b"\n", 0, error.start), raw[error.start]
+        line = 1 + raw.count(b"\n", 0, error.start)
+        byte = raw[error.start]
         raise AttnError(f"{name}:{line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8") from None
 
 
@@ -125,14 +126,16 @@ class YamlBuilder:
             shown = short(event.tag.replace(CORE, "!!", 1))
             raise self.error_at(event, f"the tag {shown!a} has no meaning in a config; remove it")
         before = self.values
+        made: Any
         if isinstance(event, ScalarEvent):
-            plain = event.implicit[0] if event.tag is None else event.tag in SCALAR_TAGS
-            made: Any = Plain(event.value) if plain else str(event.value)
+            is_plain = event.implicit[0] if event.tag is None else event.tag in SCALAR_TAGS
+            made = Plain(event.value) if is_plain else str(event.value)
         elif len(path) >= MAX_DEPTH:
             raise self.error_at(event, f"nested more than {MAX_DEPTH} deep; a config needs four levels")
         else:
             made = self.sequence(path) if isinstance(event, SequenceStartEvent) else self.mapping(path)
             self.values += len(made)
+
         if event.anchor is not None:
             self.anchored[event.anchor] = made, 1 + self.values - before
         return made
@@ -159,7 +162,8 @@ class YamlBuilder:
                 break
             if not isinstance(event, ScalarEvent):
                 raise self.error_at(event, "a key must be a plain word, not a list, a mapping or an alias")
-            key, line = str(self.value(event, path)), line_of(event)
+            key = str(self.value(event, path))
+            line = line_of(event)
             place = (*path, key)
             if key in lines and len(self.repeated) < 100:  # nobody reads more
                 what = f"given twice, first on line {lines[key]}; keep one of them"
@@ -187,7 +191,8 @@ class YamlBuilder:
             lines = self.lines.get(id(data), {})
             if part not in (lines if isinstance(lines, dict) else range(len(lines))):
                 break
-            line, data = lines[part], data[part]  # type: ignore[index]
+            line = lines[part]  # type: ignore[index]
+            data = data[part]
         return line
 
 
@@ -225,24 +230,33 @@ SAID = (
 def syntax_error(error: yaml.YAMLError, text: str, name: str) -> str:
     """``file:line: what; what to write instead`` for a text that is not YAML."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
-        found = NOT_ALLOWED.search(text)
-        at = found.start() if found else 0
-        line, code = 1 + text.count("\n", 0, at), ord(text[at])
+        match = NOT_ALLOWED.search(text)
+        place = match.start() if match else 0
+        line = 1 + text.count("\n", 0, place)
+        code = ord(text[place])
         return f'{name}:{line}: U+{code:04X} may not stand in YAML; remove it, or write "\\u{code:04x}"'
-    mark, began = error.problem_mark, error.context_mark
+
+    mark = error.problem_mark
+    began = error.context_mark
     what = in_words(error, text)
-    if error.context and began is not None and began.line != mark.line and what not in {TABS, BEHIND}:
+    is_elsewhere = bool(error.context) and began is not None and began.line != mark.line
+    if began is not None and is_elsewhere and what not in {TABS, BEHIND}:
         what += f" (in what begins on line {1 + began.line})"
     return f"{name}:{1 + mark.line}: {what}"
 
 
 def in_words(error: yaml.MarkedYAMLError, text: str) -> str:
-    mark, problem = error.problem_mark, error.problem or ""
+    mark = error.problem_mark
+    problem = error.problem or ""
     assert mark is not None
-    content = "".join(text.split("\n")[mark.line : mark.line + 1])
+    lines = text.split("\n")
+    content = lines[mark.line] if mark.line < len(lines) else ""
     if content[mark.column : mark.column + 1] == "\t":
         return TABS
-    known = next((ours for theirs, ours in SAID if theirs in problem), None)
-    if known is None and any(said in problem for said in ("expected key", "<block end>")):
-        known = BEHIND if content[: mark.column].strip() else INDENTED
-    return known or f"not YAML: {problem or error.context}; {OTHERWISE}"
+
+    for theirs, ours in SAID:
+        if theirs in problem:
+            return ours
+    if "expected key" in problem or "<block end>" in problem:
+        return BEHIND if content[: mark.column].strip() else INDENTED
+    return f"not YAML: {problem or error.context}; {OTHERWISE}"

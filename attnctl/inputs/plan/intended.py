@@ -375,7 +375,8 @@ def with_leaves(steps: tuple[Step, ...]) -> Derivation:
 
 def aside(name: str, array: Array) -> Step:
     """A recorded step that this derivation has no use for."""
-    return Step(name, Unstated(), (), ("batch", *TABLE[name].axes)[-array.ndim :], "", name)
+    every_axis = ("batch", *TABLE[name].axes)
+    return Step(name, Unstated(), (), axes=every_axis[-array.ndim :], formula="", symbol=name)
 
 
 def derive_recorded(

@@ -169,22 +169,22 @@ def draw_weights(rows: Sequence[Name], how: Random, seed: int, sizes: Sizes, *, 
 
     From one they come in textbook order: head by head W_Q, W_K, W_V, and W_O at the end.
     """
-    shapes = {row.name: shape_in(row.side_by_side, sizes) for row in rows}
     one_stream = np.random.RandomState(seed) if how.legacy else None
-    streams = {
-        weight: one_stream or stream(seed, "tensor", name or weight, count=prod(shape))
-        for weight, shape in shapes.items()
-    }
-
     is_by_head = how.layout == "per_head"
     part_counts = {row.name: head_count(row, sizes) if is_by_head else 1 for row in rows}
-    turns = [(row, head) for row in rows for head in range(part_counts[row.name])]
+    turns = [(head, row) for row in rows for head in range(part_counts[row.name])]
     if one_stream and is_by_head:
-        turns.sort(key=lambda turn: (not turn[0].is_split, turn[1]))
+        turns.sort(key=textbook_order)
 
-    parts: dict[str, list[Array]] = {weight: [] for weight in shapes}
-    for row, _ in turns:
-        *lead, columns = shapes[row.name]
+    streams: dict[str, Numbers] = {}
+    parts: dict[str, list[Array]] = {row.name: [] for row in rows}
+    for _, row in turns:
+        whole = shape_in(row.side_by_side, sizes)
+        if row.name not in streams:
+            own_name = name or row.name
+            streams[row.name] = one_stream or stream(seed, "tensor", own_name, count=prod(whole))
+
+        *lead, columns = whole
         shape = (*lead, columns // part_counts[row.name])
         part = draw_numbers(streams[row.name], shape, how.distribution, sizes["d_model"])
         parts[row.name].append(part)
@@ -197,17 +197,25 @@ def draw_weights(rows: Sequence[Name], how: Random, seed: int, sizes: Sizes, *, 
     return named
 
 
+def textbook_order(turn: tuple[int, Name]) -> tuple[bool, int]:
+    """Head by head; what no head has a part of comes last."""
+    head, row = turn
+    return not row.is_split, head
+
+
 def misfits(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Iterator[str]:
     """Weights that are given and have not the shape that they need, or hold no finite numbers."""
     projection_shapes = {shape_in(TABLE[name].side_by_side, sizes) for name in PROJECTIONS}
 
     for path, tensor in settings.weights.written():
         place = settings.where(path)
-        row = TABLE[PROJECTIONS[0] if path[-1] == "W" else str(path[-1])]
-        layout = row.own.partition(" ")[2] if path[1] == "heads" else row.side_by_side
+        is_for_all = path[-1] == "W"
+        row = TABLE[PROJECTIONS[0] if is_for_all else str(path[-1])]
+        _, _, of_one_head = row.own.partition(" ")
+        layout = of_one_head if path[1] == "heads" else row.side_by_side
         expected = shape_in(layout, sizes)
 
-        if path[-1] == "W" and len(projection_shapes) > 1:
+        if is_for_all and len(projection_shapes) > 1:
             yield f"{place}: one matrix for Q, K and V needs d_k = d_v and kv_heads = heads"
             continue
         if tensor == IDENTITY and len(expected) == 2 and expected[0] != expected[1]:
@@ -220,8 +228,9 @@ def misfits(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> It
             meaning = dims(map(shown_axis, parse_axes(layout)))
             yield f"{place}: {dims(array.shape)}, expected {dims(expected)} ({meaning})"
 
-        if not np.isfinite(array).all():
-            first = np.argwhere(~np.isfinite(array))[0].tolist()
+        is_finite = np.isfinite(array)
+        if not is_finite.all():
+            first = np.argwhere(~is_finite)[0].tolist()
             yield f"{place}: {array[tuple(first)]} at {first}; every number must be finite"
 
 

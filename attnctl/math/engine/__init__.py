@@ -72,11 +72,10 @@ def carry_out(
             execution.carry_on(step)
         grown = execution.overflow()
 
-    kept = {
-        step.name: own(execution.values[step.name], given.get(step.name))
-        for step in steps
-        if keep is None or step.name in keep
-    }
+    kept = {}
+    for step in steps:
+        if keep is None or step.name in keep:
+            kept[step.name] = own(execution.values[step.name], handed_in=given.get(step.name))
     return Outcome(kept, execution.empty, grown)
 
 
@@ -100,7 +99,8 @@ class Execution:
         self.stretch = stretch_of(self.steps)
         self.back: list[Step] = []
         """The gradients of the stretch, which tiles compute where they computed the stretch."""
-        if self.keep is not None and self.stretch and any(TABLE[step.name].gradient for step in self.steps):
+        has_gradients = any(TABLE[step.name].gradient for step in self.steps)
+        if self.keep is not None and self.stretch and has_gradients:
             from attnctl.math.engine.tiles import back_stretch
 
             self.back = back_stretch(self.steps, self.keep)
@@ -178,7 +178,7 @@ def in_turn(steps: Sequence[Step], back: Sequence[Step]) -> list[Step]:
     return [*before, *back, *after]
 
 
-def own(value: Array, handed_in: Array | None) -> Array:
+def own(value: Array, *, handed_in: Array | None) -> Array:
     """The value, or a copy where it is the caller's own array, which they may change later."""
     return value.copy() if value is handed_in and value.flags.writeable else value
 
@@ -281,9 +281,12 @@ def first_cell(array: Array, *, hides: bool) -> list[int] | None:
 def in_range(stretch: Sequence[Step], values: Mapping[str, Array]) -> bool:
     """True where no score of a stretch can grow too large: |q·k| ≤ |q| |k| (Cauchy and Schwarz)."""
     product, *others = [step for step in stretch if step.is_n_by_n]
-    mixed = [values[name] for step in stretch if not step.is_n_by_n for name in step.inputs[1:]]
-    if not isinstance(product.op, MatMulT) or not all(np.isfinite(v).all() for v in mixed):
+    if not isinstance(product.op, MatMulT):
         return False
+    for step in stretch:
+        mixed = () if step.is_n_by_n else step.inputs[1:]
+        if not all(np.isfinite(values[name]).all() for name in mixed):
+            return False
 
     q, k = (values[name] for name in product.inputs)
     limit = float(np.finfo(q.dtype).max) / ROOM

@@ -33,12 +33,15 @@ def plain_softmax(tiles: Iterable[Tile], out: Array) -> Array | None:
     for s, v, room in tiles:
         unseen = total[:, 0] == 0
         if unseen.any():
-            tops = (s if unseen.all() else s[unseen]).max(axis=-1)
+            first_scores = s if unseen.all() else s[unseen]
+            tops = first_scores.max(axis=-1)
             if not in_range(np.exp(tops[~np.isneginf(tops)])):
                 return None
+
         e = np.exp(s, out=room)
         total += row_sums(e)
         out += e @ v
+
     blind = total == 0
     if not in_range(total[~blind]):
         return None
@@ -62,13 +65,18 @@ def online_softmax(tiles: Iterable[Tile], out: Array, divisor: int = 1) -> Array
         before = m
         m = np.maximum(m, s.max(axis=-1, keepdims=True))
         top = np.where(np.isneginf(m), s.dtype.type(0), m)
-        e = np.exp(np.subtract(s, top, out=room), out=room).astype(wide, copy=False)
+        np.subtract(s, top, out=room)
+        e = np.exp(room, out=room).astype(wide, copy=False)
         values = v.astype(wide, copy=False)
+        if divisor != 1:
+            values = values / wide.type(divisor)
+
         fade = np.exp(before - top)
         total *= fade
         total += row_sums(e)
         z *= fade
-        z += e @ (values if divisor == 1 else values / wide.type(divisor))
+        z += e @ values
+
     z /= np.where(total == 0, 1, total)
     np.multiply(z, divisor, out=out, casting="same_kind")
     return np.flatnonzero(total == 0)

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 Lead = tuple[int, ...]
 
-CHUNK = {"chunk"}
+EVERY = slice(None)
+
 FEWEST_FOR_THREADS = 10**6  # fewer scores than this are computed sooner than threads start
 
 
@@ -60,7 +61,8 @@ class Stretch:
     def online(self) -> bool:
         """True if rows may be cut: it ends in softmax and A V, and the weights are not asked for."""
         last = tuple(type(step.op) for step in self.steps[-2:])
-        return self.in_range and last == (Softmax, MatMul) and not {WEIGHTS, LOGSUMEXP} & self.kept.keys()
+        needs_rows = bool({WEIGHTS, LOGSUMEXP} & self.kept.keys())
+        return self.in_range and last == (Softmax, MatMul) and not needs_rows
 
     @cached_property
     def way_to_sum(self) -> tuple[bool, int]:
@@ -89,11 +91,11 @@ class Stretch:
     def made(self) -> dict[str, Array]:
         """Return the kept steps along their own axes: chunks stand before heads."""
         heads = len(self.lead) - 1
-        by_chunk = {step.name for step in self.steps if CHUNK & {*step.axes}}
-        return {
-            name: np.moveaxis(array, heads + 1, heads) if name in by_chunk else array
-            for name, array in self.kept.items()
-        }
+        made = dict(self.kept)
+        for step in self.steps:
+            if step.name in made and "chunk" in step.axes:
+                made[step.name] = np.moveaxis(made[step.name], heads + 1, heads)
+        return made
 
     def tasks(self, queries: int) -> list[tuple[Lead, slice]]:
         """Each head's blocks of so many queries."""
@@ -106,11 +108,11 @@ class Stretch:
             if isinstance(step.op, Hide):
                 borders.update(border for border in step.op.borders() if 0 < border < self.queries)
 
-        return [
-            slice(start, min(start + queries, stop))
-            for first, stop in pairwise(sorted(borders))
-            for start in range(first, stop, queries)
-        ]
+        blocks: list[slice] = []
+        for first, stop in pairwise(sorted(borders)):
+            starts = range(first, stop, queries)
+            blocks += [slice(start, min(start + queries, stop)) for start in starts]
+        return blocks
 
     def fill_whole_rows(self, lead: Lead, rows: slice, scratch: Array) -> Array:
         """Compute every step for these queries of one head; returns the queries that see nothing."""
@@ -188,10 +190,11 @@ class Stretch:
 
     def block(self, lead: Lead, query: int, key: int = 0) -> Block:
         """The place in the whole of the scores of this head, from this query and key on."""
+        member = lead[0] if len(lead) > 1 else 0
         return Block(
-            lead[0] if len(lead) > 1 else 0,
-            lead[-1],
-            self.lead[-1],
+            member,
+            head=lead[-1],
+            heads=self.lead[-1],
             query=query,
             key=key,
             keys=self.keys,
@@ -200,7 +203,8 @@ class Stretch:
     @staticmethod
     def cut(array: Array, axes: tuple[str, ...], lead: Lead, cuts: Mapping[str, slice]) -> Array:
         """The part of an array that belongs to a tile: one head's, and its queries, keys or both."""
-        return array[lead][tuple(cuts.get(axis, slice(None)) for axis in axes)]
+        of_head = array[lead]
+        return of_head[tuple(cuts.get(axis, EVERY) for axis in axes)]
 
     def visible_keys(self, lead: Lead, rows: slice) -> slice:
         """The keys to compute for these queries: those they can see, or all where a kept step has all."""
@@ -230,31 +234,23 @@ def lay_out_stretch(
     in_range: bool,
 ) -> Stretch:
     """A stretch with its arrays: what it reads, spread over batch and heads, and what it will fill."""
-    axes = {step.name: step.axes[-2:] for step in steps}
     q, k = (values[name] for name in stretch[0].inputs)
     lead = np.broadcast_shapes(q.shape[:-2], k.shape[:-2])
     sizes = {"query": q.shape[-2], "key": k.shape[-2]}
+    axes = {step.name: step.axes[-2:] for step in steps}
 
     read = {name for step in stretch for name in step.inputs}
     outside = {}
     for name in read - {step.name for step in stretch}:
-        last_sizes = values[name].shape[-len(axes[name]) :]
-        shape = tuple(sizes.get(axis, size) for axis, size in zip(axes[name], last_sizes, strict=True))
-        outside[name] = np.broadcast_to(values[name], (*lead, *shape))
+        array = values[name]
+        own = axes[name]
+        shape = [sizes.get(axis, size) for axis, size in zip(own, array.shape[-len(own) :], strict=True)]
+        outside[name] = np.broadcast_to(array, (*lead, *shape))
 
     kept = {}
     for step in stretch:
-        last_axis = step.axes[-1]
-        if step.name not in keep and last_axis == "key":
-            continue
-
-        columns = sizes.get(last_axis) or values[step.inputs[1]].shape[-1]
-        size_of = {**sizes, last_axis: columns, "chunk": getattr(step.op, "chunk", 1)}
-        array = np.zeros((*lead, *(size_of[axis] for axis in after_head(step))), q.dtype)
-        hidden = TABLE[step.name].hidden
-        if hidden:  # what no block computes is hidden
-            array.fill(hidden)
-        kept[step.name] = array
+        if step.name in keep or step.axes[-1] != "key":
+            kept[step.name] = room_for(step, lead, sizes, values, q.dtype)
 
     return Stretch(
         steps=stretch,
@@ -268,9 +264,28 @@ def lay_out_stretch(
     )
 
 
+def room_for(
+    step: Step,
+    lead: Lead,
+    sizes: Mapping[str, int],
+    values: Mapping[str, Array],
+    dtype: np.dtype[Any],
+) -> Array:
+    """The array of a step that is kept, yet to be filled; what no block computes is hidden."""
+    last_axis = step.axes[-1]
+    columns = sizes.get(last_axis) or values[step.inputs[1]].shape[-1]
+    size_of = {**sizes, last_axis: columns, "chunk": getattr(step.op, "chunk", 1)}
+    array = np.zeros((*lead, *(size_of[axis] for axis in after_head(step))), dtype)
+    hidden = TABLE[step.name].hidden
+    if hidden:
+        array.fill(hidden)
+    return array
+
+
 def after_head(step: Step) -> tuple[str, ...]:
     """The axes of a step that one head has, chunks first."""
-    return (*(CHUNK & {*step.axes}), *step.axes[step.axes.index("head") + 1 :])
+    _, *behind = step.axes[step.axes.index("head") :]
+    return ("chunk", *behind) if "chunk" in step.axes else tuple(behind)
 
 
 def blockwise(
@@ -317,7 +332,8 @@ def find_in_tiles(
         def note(step: Step, value: Array, lead: Lead = lead, start: int = part.start) -> None:
             cell = None if step.name in found else look(step, value)
             if cell is not None:
-                found[step.name] = [*lead, start + cell[0], cell[1]]
+                row, column = cell
+                found[step.name] = [*lead, start + row, column]
 
         every_key = slice(0, stretch.keys)
         bare.compute_tile(steps, lead, part, every_key, scratch=lambda _: scratch, note=note)
@@ -357,28 +373,23 @@ def needs_whole(steps: Sequence[Step], keep: Collection[str]) -> bool:
 
 def fill_backward(forward: Stretch, back: Sequence[Step], values: Mapping[str, Array]) -> dict[str, Array]:
     """The gradients of a stretch that are by query or by key, heads over the machine's cores."""
-    steps = [*(step for step in forward.steps if step.is_n_by_n), *back]
+    steps = [step for step in forward.steps if step.is_n_by_n]
+    steps += back
+    made = {step.name for step in steps}
     lead = forward.lead
-    sizes = {"query": forward.queries, "key": forward.keys}
-    made = {step.name for step in steps} | forward.outside.keys()
-    outside = {
-        name: np.broadcast_to(values[name], (*lead, *values[name].shape[-len(own) :]))
-        for step in back
-        for name in step.inputs
-        if name not in made and (own := axes_by_head(name))
-    }
 
-    # Half precision is summed in single.
-    wide = np.result_type(forward.dtype, np.float32)
-    out: dict[str, Array] = {}
+    # What the gradients read besides, as far as heads have parts of it.
+    outside = dict(forward.outside)
+    axes = dict(forward.axes)
     for step in back:
-        if not step.is_n_by_n:
-            rows_axis, *_ = after_head(step)
-            columns = values_size(step, values, forward)
-            out[step.name] = np.zeros((*lead, sizes[rows_axis], columns), wide)
+        for name in step.inputs:
+            own = axes_by_head(name)
+            if own and name not in made and name not in forward.outside:
+                outside[name] = np.broadcast_to(values[name], (*lead, *values[name].shape[-len(own) :]))
+                axes[name] = own
 
-    axes = {**forward.axes, **{name: axes_by_head(name) for name in outside}}
-    bare = replace(forward, steps=steps, outside={**forward.outside, **outside}, axes=axes, kept={})
+    bare = replace(forward, steps=steps, outside=outside, axes=axes, kept={})
+    sums = sums_of_gradients(forward, back, values)
     most = bare.whole_rows()
 
     def work(head: Lead) -> None:
@@ -388,19 +399,35 @@ def fill_backward(forward: Stretch, back: Sequence[Step], values: Mapping[str, A
             return room.setdefault(name, np.empty(most * forward.keys, forward.dtype))
 
         for rows in bare.cut_queries(most):
-            cuts = {"query": rows, "key": bare.visible_keys(head, rows)}
+            keys = bare.visible_keys(head, rows)
+            cuts = {"query": rows, "key": keys}
 
-            def add(step: Step, made: Array, cuts: Mapping[str, slice] = cuts) -> None:
-                if step.name in out:
-                    bare.cut(out[step.name], after_head(step), head, cuts)[...] += made
+            def add(step: Step, part: Array, cuts: Mapping[str, slice] = cuts) -> None:
+                if step.name in sums:
+                    bare.cut(sums[step.name], after_head(step), head, cuts)[...] += part
 
             with np.errstate(all="ignore"):
-                bare.compute_tile(steps, head, rows, cuts["key"], scratch=scratch, note=add)
+                bare.compute_tile(steps, head, rows, keys, scratch=scratch, note=add)
 
     heads = list(np.ndindex(*lead))
     scores = prod(lead) * forward.queries * forward.keys
     list(over_cores(work, heads, scores))
-    return {name: array.astype(forward.dtype, copy=False) for name, array in out.items()}
+    return {name: array.astype(forward.dtype, copy=False) for name, array in sums.items()}
+
+
+def sums_of_gradients(
+    forward: Stretch, back: Sequence[Step], values: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Room for the gradients that tiles add up, those by query or by key; half precision in single."""
+    wide = np.result_type(forward.dtype, np.float32)
+    sizes = {"query": forward.queries, "key": forward.keys}
+    sums: dict[str, Array] = {}
+    for step in back:
+        if not step.is_n_by_n:
+            rows_axis, *_ = after_head(step)
+            columns = values_size(step, values, forward)
+            sums[step.name] = np.zeros((*forward.lead, sizes[rows_axis], columns), wide)
+    return sums
 
 
 def axes_by_head(name: str) -> tuple[str, ...]:
@@ -411,9 +438,11 @@ def axes_by_head(name: str) -> tuple[str, ...]:
 
 def values_size(step: Step, values: Mapping[str, Array], forward: Stretch) -> int:
     """The columns of a gradient: those of the row-wise input that it is a sum of."""
-    known = {**forward.outside, **values}
-    last = next(name for name in reversed(step.inputs) if name in known and TABLE[name].axes[-1] != "key")
-    return int(known[last].shape[-1])
+    for name in reversed(step.inputs):
+        array = values.get(name, forward.outside.get(name))
+        if array is not None and TABLE[name].axes[-1] != "key":
+            return int(array.shape[-1])
+    raise ValueError(f"{step.name}: no input of rows")
 
 
 # --- every core ---

@@ -245,18 +245,19 @@ class SumLike(Backward):
 
     def apply(self, d: Array, like: Array) -> Array:
         before = d.ndim - like.ndim
-        once = [at for at in range(d.ndim) if at < before or like.shape[at - before] == 1]
-        total = d.sum(axis=tuple(once), keepdims=True, dtype=np.result_type(d, np.float32))
+        spread = [axis for axis in range(d.ndim) if axis < before or like.shape[axis - before] == 1]
+        total = d.sum(axis=tuple(spread), keepdims=True, dtype=sum_type(d))
         return total.reshape(like.shape).astype(d.dtype, copy=False)
 
     def form(self, cell: Places, d: Input, like: Input) -> Term:
         before = len(d.shape) - len(like.shape)
         places: list[Place] = [*d.shape[:before], *cell]
         summed: list[Term] = []
-        for at, size in enumerate(d.shape):
-            if at < before or like.shape[at - before] == 1:
-                summed.append(index(size, f"i_{at}"))
-                places[at] = summed[-1]
+        for axis, size in enumerate(d.shape):
+            if axis < before or like.shape[axis - before] == 1:
+                i = index(size, f"i_{axis}")
+                summed.append(i)
+                places[axis] = i
         return sum_over(summed, d.at(*places))
 
 
@@ -302,6 +303,11 @@ class Add(RowWise):
         yield Gradient(b, SumLike(), (d, b), f"{d}, summed where {b} is repeated")
 
 
+def sum_type(array: Array) -> np.dtype[Any]:
+    """The type to sum its numbers in: their own, but single where they are half, whose sums overflow."""
+    return np.result_type(array, np.float32)
+
+
 @cache
 def parse_signature(text: str) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
     """The axes of each input, and of the result."""
@@ -317,15 +323,23 @@ def axes_of(text: str) -> tuple[str, ...]:
 
 def bound(axes: Sequence[str], shape: Shape) -> tuple[Shape, dict[str, int]]:
     """The leading axes of a shape, and the sizes of the others by name; axes with ? where there is room."""
-    names = [axis.rstrip("?") for axis in axes if axis != LEAD]
-    lacking = max(0, len(names) - len(shape))
-    optional = [axis.rstrip("?") for axis in axes if axis.endswith("?")][:lacking]
-    names = [name for name in names if name not in optional]
-    start = len(shape) - len(names)
-    return shape[:start], dict(zip(names, shape[start:], strict=True))
+    named = [axis for axis in axes if axis != LEAD]
+    lacking = max(0, len(named) - len(shape))
+    optional = [axis for axis in named if axis.endswith("?")]
+    left_out = optional[:lacking]
+
+    there = [axis.rstrip("?") for axis in named if axis not in left_out]
+    start = len(shape) - len(there)
+    return shape[:start], dict(zip(there, shape[start:], strict=True))
 
 
 def size_of(axis: str, sizes: Mapping[str, int], op: Any) -> int:
     """The size of an axis: of "head d", side by side, or of "past + new", one behind the other."""
-    parts = [part.split() for part in axis.split("+")]
-    return sum(prod(sizes[name] if name in sizes else getattr(op, name) for name in part) for part in parts)
+
+    def size(name: str) -> int:
+        return sizes[name] if name in sizes else int(getattr(op, name))
+
+    total = 0
+    for part in axis.split("+"):
+        total += prod(map(size, part.split()))
+    return total

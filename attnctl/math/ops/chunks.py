@@ -17,7 +17,7 @@ from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
 from attnctl.math.kind import Chunks, spans, where_broken
 from attnctl.math.notation import Input, Place, Term, call, entry, index, is_seen, largest, total, where
-from attnctl.math.ops.base import Block, Op, Places, RowWise
+from attnctl.math.ops.base import Block, Op, Places, RowWise, sum_type
 from attnctl.math.ops.scores import LogSumExp, Softmax, log_total
 
 
@@ -44,19 +44,26 @@ class ByChunk(RowWise):
         """The keys of each chunk, among those that are there. Raises ValueError for other ranges."""
         at = self.at or Block()
         every = at.keys or keys
-        first = at.key
         cut = spans(self.chunks, every)
-        if cut[-1][1] != every:
-            raise ValueError(f"chunks of {cut[-1][1]} keys, but there are {every}")
-        return [slice(*(min(max(key - first, 0), keys) for key in ends)) for ends in cut]
+        _, last = cut[-1]
+        if last != every:
+            raise ValueError(f"chunks of {last} keys, but there are {every}")
+
+        def within_block(key: int) -> int:
+            return min(max(key - at.key, 0), keys)
+
+        return [slice(within_block(start), within_block(stop)) for start, stop in cut]
 
     def score(self, s: Input, chunk: Place, *places: Place) -> Term:
         """A score as a chunk has it, −∞ for the keys of others."""
         keys = s.shape[-1]
-        of_key = np.empty(keys, int)
-        for at, part in enumerate(self.parts(keys)):
-            of_key[part] = at
-        return where(abs(entry(of_key, places[-1]) - chunk) < 1, s.at(*places), -inf)
+        chunk_of_key = np.empty(keys, int)
+        for number, part in enumerate(self.parts(keys)):
+            chunk_of_key[part] = number
+
+        own_chunk = entry(chunk_of_key, places[-1])
+        is_own = abs(own_chunk - chunk) < 1  # places have no equality
+        return where(is_own, s.at(*places), -inf)
 
 
 def stack_parts(parts: list[Array], before: int, out: Array | None) -> Array:
@@ -73,12 +80,15 @@ class ChunkLogSumExp(ByChunk):
     log_of_sum = True
 
     def apply(self, s: Array, *, out: Array | None = None) -> Array:
-        return stack_parts([LogSumExp().apply(s[..., part]) for part in self.parts(s.shape[-1])], 2, out)
+        keys = s.shape[-1]
+        by_chunk = [LogSumExp().apply(s[..., part]) for part in self.parts(keys)]
+        return stack_parts(by_chunk, before=2, out=out)
 
     def form(self, cell: Places, s: Input) -> Term:
         *lead, chunk, head, row = cell
         j = index(s.shape[-1], "j")
-        return log_total(j, self.score(s, chunk, *lead, head, row, j))
+        score_place = (*lead, head, row, j)
+        return log_total(j, self.score(s, chunk, *score_place))
 
 
 class ChunkOutputs(ByChunk):
@@ -89,18 +99,22 @@ class ChunkOutputs(ByChunk):
     words = "Softmax over the keys of each chunk alone gives shares, and {1} are mixed by these."
 
     def apply(self, s: Array, v: Array, *, out: Array | None = None) -> Array:
-        parts = [Softmax().apply(s[..., part]) @ v[..., part, :] for part in self.parts(s.shape[-1])]
-        return stack_parts(parts, 3, out)
+        keys = s.shape[-1]
+        by_chunk = [Softmax().apply(s[..., part]) @ v[..., part, :] for part in self.parts(keys)]
+        return stack_parts(by_chunk, before=3, out=out)
 
     def form(self, cell: Places, s: Input, v: Input) -> Term:
         """Σ exp(s − max) v / Σ exp(s − max) over the keys of the chunk that are seen."""
         *lead, chunk, head, row, column = cell
         j = index(s.shape[-1], "j")
-        score = self.score(s, chunk, *lead, head, row, j)
+        score_place = (*lead, head, row, j)
+        score = self.score(s, chunk, *score_place)
         top = largest(j, score)
         grown = call("exp", score - top)
-        mixed = total(j, grown * v.at(*lead, head, j, column), is_seen(score))
-        return where(is_seen(top), mixed / total(j, grown, is_seen(score)), 0)
+        value = v.at(*lead, head, j, column)
+        mixed = total(j, grown * value, is_seen(score))
+        whole = total(j, grown, is_seen(score))
+        return where(is_seen(top), mixed / whole, 0)
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         scores, v = inputs
@@ -146,7 +160,8 @@ class Shares(Op):
         if sink:
             own = sink[0].at(head)
             top = largest(index(1, "j"), every, own)
-            share = call("exp", part - top) / (call("exp", every - top) + call("exp", own - top))
+            with_sink = call("exp", every - top) + call("exp", own - top)
+            share = call("exp", part - top) / with_sink
         return where(is_seen(part), share, 0)
 
 
@@ -158,13 +173,15 @@ class MergeChunks(Op):
     words = "The outputs of each chunk are multiplied by its share, and added up."
 
     def apply(self, shares: Array, outputs: Array) -> Array:
-        wide = np.result_type(outputs, np.float32)
-        return (shares[..., None] * outputs).sum(axis=-4, dtype=wide).astype(outputs.dtype, copy=False)
+        merged = (shares[..., None] * outputs).sum(axis=-4, dtype=sum_type(outputs))
+        return merged.astype(outputs.dtype, copy=False)
 
     def form(self, cell: Places, shares: Input, outputs: Input) -> Term:
         *lead, head, row, column = cell
         c = index(shares.shape[-3], "c")
-        return total(c, shares.at(*lead, c, head, row) * outputs.at(*lead, c, head, row, column))
+        share = shares.at(*lead, c, head, row)
+        output = outputs.at(*lead, c, head, row, column)
+        return total(c, share * output)
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         return 2 * prod(inputs[1])  # a product and a sum a term

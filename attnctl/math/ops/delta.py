@@ -16,7 +16,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.math.notation import Input, Term, call, index, known, total, where
-from attnctl.math.ops.base import Block, ForwardOnly, Places, RowWise
+from attnctl.math.ops.base import Block, ForwardOnly, Places, RowWise, sum_type
 
 
 class Convolve(ForwardOnly):
@@ -28,20 +28,26 @@ class Convolve(ForwardOnly):
     def apply(self, x: Array, weight: Array) -> Array:
         tokens = x.shape[-2]
         kernel = weight.shape[-1]
-        out = np.zeros(x.shape, np.result_type(x, np.float32))
+        out = np.zeros(x.shape, sum_type(x))
         for back in range(min(kernel, tokens)):
-            out[..., back:, :] += x[..., : tokens - back, :] * weight[:, None, :, kernel - 1 - back]
-        return (out / (1 + np.exp(-out))).astype(x.dtype, copy=False)
+            factor = weight[:, None, :, kernel - 1 - back]
+            out[..., back:, :] += x[..., : tokens - back, :] * factor
+        swish = out / (1 + np.exp(-out))
+        return swish.astype(x.dtype, copy=False)
 
     def form(self, cell: Places, x: Input, weight: Input) -> Term:
         *lead, token, column = cell
-        back = index(weight.shape[-1], "back")
-        factor = weight.at(cell[-3], column, weight.shape[-1] - 1 - back)
-        summed = total(back, x.at(*lead, token - back, column) * factor, back < token + 1)
+        head = cell[-3]
+        kernel = weight.shape[-1]
+        back = index(kernel, "back")
+        factor = weight.at(head, column, kernel - 1 - back)
+        earlier = x.at(*lead, token - back, column)
+        summed = total(back, earlier * factor, back < token + 1)
         return summed / (1 + call("exp", -1 * known(summed)))
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
-        return (2 * inputs[1][-1] + 4) * prod(shape)  # products and sums; a function, a sum and a division
+        kernel = inputs[1][-1]
+        return (2 * kernel + 4) * prod(shape)  # products and sums; a function, a sum and a division
 
 
 class Sigmoid(ForwardOnly):
@@ -70,7 +76,8 @@ class SwishGate(ForwardOnly):
         return x * gate / (1 + np.exp(-gate))
 
     def form(self, cell: Places, x: Input, gate: Input) -> Term:
-        return x.at(*cell) * gate.at(*cell) / (1 + call("exp", -1 * gate.at(*cell)))
+        g = gate.at(*cell)
+        return x.at(*cell) * g / (1 + call("exp", -1 * g))
 
 
 class LogDecay(ForwardOnly):
@@ -82,14 +89,18 @@ class LogDecay(ForwardOnly):
 
     def apply(self, x: Array, rate: Array, step: Array) -> Array:
         by_token = np.logaddexp(0, x + step[:, None, None])
-        summed = by_token.cumsum(axis=-2, dtype=np.result_type(x, np.float32)).astype(x.dtype)
-        return -np.exp(rate)[:, None, None] * summed
+        summed = by_token.cumsum(axis=-2, dtype=sum_type(x)).astype(x.dtype)
+        by_head = np.exp(rate)[:, None, None]
+        return -by_head * summed
 
     def form(self, cell: Places, x: Input, rate: Input, step: Input) -> Term:
         *lead, token, one = cell
+        head = cell[-3]
         s = index(x.shape[-2], "s")
-        softplus = call("log", 1 + call("exp", x.at(*lead, s, one) + step.at(cell[-3])))
-        return -1 * call("exp", rate.at(cell[-3])) * total(s, softplus, s < token + 1)
+        inside = x.at(*lead, s, one) + step.at(head)
+        softplus = call("log", 1 + call("exp", inside))
+        summed = total(s, softplus, s < token + 1)
+        return -1 * call("exp", rate.at(head)) * summed
 
 
 @dataclass(frozen=True)
@@ -110,18 +121,24 @@ class Fade(RowWise, ForwardOnly):
         return replace(self, at=at)
 
     def apply(self, s: Array, decay: Array, *, out: Array | None = None) -> Array:
+        *_, queries, keys = s.shape
         at = self.at or Block()
-        rows = decay[..., at.query : at.query + s.shape[-2], 0]
-        between = rows[..., None] - decay[..., None, at.key : at.key + s.shape[-1], 0]
+        of_queries = decay[..., at.query : at.query + queries, 0]
+        of_keys = decay[..., at.key : at.key + keys, 0]
+        between = of_queries[..., :, None] - of_keys[..., None, :]
         faded = np.multiply(s, np.exp(between), out=out)
-        later = np.arange(s.shape[-1]) + at.key > np.arange(s.shape[-2])[:, None] + at.query
-        faded[..., later] = 0
+
+        query = np.arange(at.query, at.query + queries)
+        key = np.arange(at.key, at.key + keys)
+        is_later = key > query[:, None]
+        faded[..., is_later] = 0
         return faded
 
     def form(self, cell: Places, s: Input, decay: Input) -> Term:
         *lead, query, key = cell
         between = decay.at(*lead, query, 0) - decay.at(*lead, key, 0)
-        return where(key < query + 1, s.at(*cell) * call("exp", between), 0)
+        faded = s.at(*cell) * call("exp", between)
+        return where(key < query + 1, faded, 0)
 
 
 class Write(ForwardOnly):
@@ -134,22 +151,27 @@ class Write(ForwardOnly):
     flops_term = 5  # a decay; a product and a sum to read, and to write
 
     def apply(self, k: Array, v: Array, beta: Array, decay: Array) -> Array:
-        wide = np.result_type(v, np.float32)
+        tokens, d_v = v.shape[-2:]
+        wide = sum_type(v)
         written = np.empty(v.shape, wide)
-        state = np.zeros((*k.shape[:-2], k.shape[-1], v.shape[-1]), wide)
+        state = np.zeros((*k.shape[:-2], k.shape[-1], d_v), wide)
         alpha = np.exp(np.diff(decay.astype(wide), axis=-2, prepend=wide.type(0)))
-        for at in range(v.shape[-2]):
-            key = k[..., at, :, None]
-            state *= alpha[..., at, :1, None]
-            written[..., at, :] = beta[..., at, :1] * (v[..., at, :] - (key * state).sum(axis=-2))
-            state += key * written[..., at, None, :]
+
+        for token in range(tokens):
+            key = k[..., token, :, None]
+            state *= alpha[..., token, :1, None]
+            held = (key * state).sum(axis=-2)
+            new = beta[..., token, :1] * (v[..., token, :] - held)
+            written[..., token, :] = new
+            state += key * written[..., token, None, :]
         return written.astype(v.dtype, copy=False)
 
     def form(self, cell: Places, k: Input, v: Input, beta: Input, decay: Input, own: Input) -> Term:
         *lead, token, column = cell
         s = index(v.shape[-2], "s")
         i = index(k.shape[-1], "i")
-        fade = call("exp", decay.at(*lead, token, 0) - decay.at(*lead, s, 0))
+        between = decay.at(*lead, token, 0) - decay.at(*lead, s, 0)
         alike = total(i, k.at(*lead, token, i) * k.at(*lead, s, i))
-        held = total(s, fade * alike * own.at(*lead, s, column), s < token)
+        written = own.at(*lead, s, column)
+        held = total(s, call("exp", between) * alike * written, s < token)
         return beta.at(*lead, token, 0) * (v.at(*cell) - held)

@@ -10,8 +10,32 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.math.names import DELTA
-from attnctl.math.notation import Input, Term, call, entry, index, is_seen, largest, sum_over, total, where
-from attnctl.math.ops.base import Add, Backward, Block, Copy, Gradient, Gradients, Line, Op, Places, RowWise
+from attnctl.math.notation import (
+    Input,
+    Place,
+    Term,
+    call,
+    entry,
+    index,
+    is_seen,
+    largest,
+    sum_over,
+    total,
+    where,
+)
+from attnctl.math.ops.base import (
+    Add,
+    Backward,
+    Block,
+    Copy,
+    Gradient,
+    Gradients,
+    Line,
+    Op,
+    Places,
+    RowWise,
+    sum_type,
+)
 from attnctl.math.ops.scores import Placed, Scale, Softmax
 from attnctl.math.rules import PerBatch, per_batch
 
@@ -34,21 +58,28 @@ class SinkSoftmax(RowWise):
         return replace(self, at=at)
 
     def apply(self, s: Array, sink: Array, *, out: Array | None = None) -> Array:
-        own = sink[:, None, None] if self.at is None else sink[self.at.head]
-        top = np.maximum(s.max(axis=-1, keepdims=True), own)
+        logit = sink[:, None, None] if self.at is None else sink[self.at.head]
+        top = np.maximum(s.max(axis=-1, keepdims=True), logit)
         e = np.subtract(s, top, out=out)
         np.exp(e, out=e)
-        total = e.sum(axis=-1, keepdims=True, dtype=np.result_type(s, np.float32)) + np.exp(own - top)
-        return np.divide(e, total, out=e, casting="same_kind")
+        of_keys = e.sum(axis=-1, keepdims=True, dtype=sum_type(s))
+        of_sink = np.exp(logit - top)
+        return np.divide(e, of_keys + of_sink, out=e, casting="same_kind")
 
     def form(self, cell: Places, s: Input, sink: Input) -> Term:
         """exp(s − max) / (Σ exp(s − max) + exp(sink − max)) over the keys that are seen."""
-        *row, _ = cell
+        *row, column = cell
         j = index(s.shape[-1], "j")
-        own = sink.at(cell[-3])
-        top = largest(j, s.at(*row, j), own)
-        every = total(j, call("exp", s.at(*row, j) - top), is_seen(s.at(*row, j))) + call("exp", own - top)
-        return where(is_seen(s.at(*cell)), call("exp", s.at(*cell) - top) / every, 0)
+        logit = sink.at(cell[-3])
+        top = largest(j, s.at(*row, j), logit)
+
+        def grown(key: Place) -> Term:
+            return call("exp", s.at(*row, key) - top)
+
+        of_keys = total(j, grown(j), is_seen(s.at(*row, j)))
+        of_sink = call("exp", logit - top)
+        share = grown(column) / (of_keys + of_sink)
+        return where(is_seen(s.at(*cell)), share, 0)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         scores, sink = line.inputs
@@ -66,16 +97,19 @@ class SinkBack(Backward):
     flops_read = 1  # an addition
 
     def apply(self, a: Array, delta: Array) -> Array:
-        lost = (1 - a.sum(axis=-1, dtype=np.result_type(a, np.float32))) * delta
-        heads = tuple(axis for axis in range(lost.ndim) if axis != lost.ndim - 2)
-        return (-lost.sum(axis=heads)).astype(a.dtype, copy=False)
+        of_keys = a.sum(axis=-1, dtype=sum_type(a))
+        lost = (1 - of_keys) * delta
+        head_axis = lost.ndim - 2
+        others = tuple(axis for axis in range(lost.ndim) if axis != head_axis)
+        return (-lost.sum(axis=others)).astype(a.dtype, copy=False)
 
     def form(self, cell: Places, a: Input, delta: Input) -> Term:
-        lead = [index(size, f"i_{at}") for at, size in enumerate(delta.shape[:-2])]
-        row = index(delta.shape[-1], "q")
+        members = [index(size, f"i_{at}") for at, size in enumerate(delta.shape[:-2])]
+        query = index(delta.shape[-1], "q")
         j = index(a.shape[-1], "j")
-        at = (*lead, *cell, row)
-        return -1 * sum_over((row, *lead), (1 - total(j, a.at(*at, j))) * delta.at(*at))
+        row = (*members, *cell, query)
+        of_sink = 1 - total(j, a.at(*row, j))
+        return -1 * sum_over((query, *members), of_sink * delta.at(*row))
 
 
 class Remainder(Op):
@@ -86,7 +120,7 @@ class Remainder(Op):
     flops_read = 1  # an addition
 
     def apply(self, weights: Array) -> Array:
-        total = weights.sum(axis=-1, dtype=np.result_type(weights, np.float32))
+        total = weights.sum(axis=-1, dtype=sum_type(weights))
         return (1 - total).astype(weights.dtype, copy=False)
 
     def form(self, cell: Places, weights: Input) -> Term:
@@ -138,18 +172,23 @@ class Buckets(Placed):
         else:
             distance = np.maximum(-ahead, 0)
         exact = count // 2
-        # float32, as every implementation has it: the edges of buckets depend on it.
         near = max(exact, 1)
+        last = max(count, 1) - 1
+        # float32, as every implementation has it: the edges of buckets depend on it.
         far = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(near))
         whole = np.float32(log(max(self.furthest, near + 1) / near))
         growth = (far / whole * np.float32(count - exact)).astype(int)
-        return start + np.where(distance < exact, distance, np.minimum(exact + growth, max(count, 1) - 1))
+        logarithmic = np.minimum(exact + growth, last)
+        return start + np.where(distance < exact, distance, logarithmic)
 
     def apply(self, s: Array, table: Array, *, out: Array | None = None) -> Array:
         query, key = self.positions(s.shape)
         buckets = self.buckets(np.asarray(key - query), table.shape[-1])
-        own = np.take(table if self.at is None else table[self.at.head], buckets, axis=-1)
-        return np.add(s, own if own.ndim <= 3 else np.moveaxis(own, 0, 1)[:, :, 0], out=out)
+        of_heads = table if self.at is None else table[self.at.head]
+        bias = np.take(of_heads, buckets, axis=-1)
+        if bias.ndim > 3:  # members have distances of their own: (head, batch, 1, query, key)
+            bias = np.moveaxis(bias, 0, 1)[:, :, 0]
+        return np.add(s, bias, out=out)
 
     def form(self, cell: Places, s: Input, learned: Input) -> Term:
         return s.at(*cell) + learned.at(cell[-3], self.bucket_of(cell, s.shape, learned.shape[-1]))
@@ -161,12 +200,13 @@ class Buckets(Placed):
         *_, queries, keys = shape
         first = 1 - queries - int(np.max(self.offset))
         last = keys - 1 - int(np.min(self.offset))
-        return entry(self.buckets(np.arange(first, last + 1), count), self.ahead(cell) - first)
+        by_distance = self.buckets(np.arange(first, last + 1), count)
+        return entry(by_distance, self.ahead(cell) - first)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         scores, learned = line.inputs
         yield Gradient(scores, Copy(), (d,), d)
-        back = BucketsBack(self.offset, None, self.furthest, self.both_ways)
+        back = BucketsBack(self.offset, furthest=self.furthest, both_ways=self.both_ways)
         yield Gradient(learned, back, (d, learned), f"Σ over the cells of a bucket of {d}")
 
 
@@ -186,27 +226,33 @@ class BucketsBack(Backward):
 
     @property
     def forward(self) -> Buckets:
-        return Buckets(self.offset, self.at, self.furthest, self.both_ways)
+        return Buckets(self.offset, self.at, furthest=self.furthest, both_ways=self.both_ways)
 
     def apply(self, d: Array, table: Array) -> Array:
         query, key = self.forward.positions(d.shape)
         buckets = self.forward.buckets(np.asarray(key - query), table.shape[-1])
+        if buckets.ndim == 4:  # members have distances of their own
+            buckets = buckets[:, 0]
+
         by_head = np.moveaxis(d, -3, 0)
-        own = buckets[:, 0] if buckets.ndim == 4 else buckets
-        at = np.broadcast_to(own, by_head.shape[1:]).reshape(-1)
-        sums = np.zeros(table.shape[::-1])
-        np.add.at(sums, at, by_head.reshape(len(by_head), -1).T)
+        bucket_of_cell = np.broadcast_to(buckets, by_head.shape[1:]).reshape(-1)
+        cells = by_head.reshape(len(by_head), -1)
+        sums = np.zeros(table.shape[::-1])  # (bucket, head), as `add.at` takes them
+        np.add.at(sums, bucket_of_cell, cells.T)
         return sums.T.astype(d.dtype)
 
     def form(self, cell: Places, d: Input, learned: Input) -> Term:
         head, bucket = cell
         sizes = (*d.shape[:-3], *d.shape[-2:])
-        places = [index(size, name) for size, name in zip(sizes, "bqk"[-len(sizes) :], strict=True)]
+        names = "bqk" if len(sizes) == 3 else "qk"
+        places = [index(size, name) for size, name in zip(sizes, names, strict=True)]
         *members, row, column = places
+
         own = (*members, head, row, column)
         count = learned.shape[-1]
-        same = entry(np.eye(count), self.forward.bucket_of(own, d.shape, count), bucket)
-        return sum_over(reversed(places), where(same, d.at(*own), 0))
+        bucket_of_own = self.forward.bucket_of(own, d.shape, count)
+        is_same = entry(np.eye(count), bucket_of_own, bucket)
+        return sum_over(reversed(places), where(is_same, d.at(*own), 0))
 
 
 class Gate(Op):
@@ -349,13 +395,15 @@ class SharedColumns(Backward):
     words = "Of {0} the columns that came from {1}, added up over the heads that share them."
 
     def apply(self, d: Array, shared: Array) -> Array:
-        columns = d[..., d.shape[-1] - shared.shape[-1] :]
-        return columns.sum(axis=-3, dtype=np.result_type(d, np.float32)).astype(d.dtype, copy=False)
+        before = d.shape[-1] - shared.shape[-1]
+        columns = d[..., before:]
+        return columns.sum(axis=-3, dtype=sum_type(d)).astype(d.dtype, copy=False)
 
     def form(self, cell: Places, d: Input, shared: Input) -> Term:
         *batch, token, column = cell
         head = index(d.shape[-3], "h")
-        return total(head, d.at(*batch, head, token, column + (d.shape[-1] - shared.shape[-1])))
+        before = d.shape[-1] - shared.shape[-1]
+        return total(head, d.at(*batch, head, token, column + before))
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         return prod(shape) * inputs[0][-3]  # an addition a head

@@ -11,7 +11,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.notation import Input, Term, call, index, known, sum_over, total
-from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places
+from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places, sum_type
 from attnctl.math.ops.products import Contraction, SumRows, SumTokens
 
 
@@ -51,7 +51,7 @@ class Norm(Op):
 
     def normalize(self, x: Array) -> tuple[Array, Array]:
         """The rows without their weight, and the root that each was divided by."""
-        wide = x.astype(np.result_type(x, np.float32), copy=False)
+        wide = x.astype(sum_type(x), copy=False)
         if self.centred:
             wide = wide - wide.mean(axis=self.over(x), keepdims=True)
         square = np.square(wide).mean(axis=self.over(x), keepdims=True)
@@ -64,25 +64,30 @@ class Norm(Op):
 
     def form(self, cell: Places, x: Input, *factors: Input) -> Term:
         """(x − mean) / √(mean of squares + ε) · weight (+ bias)."""
-        own, root = RowTerms(self, cell, x).parts(cell)
-        normed = own / root
+        centred, root = RowTerms(self, cell, x).parts(cell)
+        normed = centred / root
         if factors:
-            weight = factors[0].at(*factor_cell(factors[0], cell))
+            weight = read_factor(factors[0], cell)
             normed = normed * (1 + weight if self.plus_one else weight)
-        return normed + factors[1].at(*factor_cell(factors[1], cell)) if len(factors) > 1 else normed
+        if len(factors) > 1:
+            normed = normed + read_factor(factors[1], cell)
+        return normed
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         x, *factors = line.inputs
         own: Any = self
-        g = f"{d} ∘ {factors[0]}" if factors else d
-        mean = "its mean and " if self.centred else ""
-        formula = f"({g} without {mean}what lies along {x}) / the root of {x}"
         by_head = bool(factors) and len(line.axes[1]) == 2
+
+        g = f"{d} ∘ {factors[0]}" if factors else d
+        taken_off = f"its mean and what lies along {x}" if self.centred else f"what lies along {x}"
+        formula = f"({g} without {taken_off}) / the root of {x}"
         yield Gradient(x, NormBack(own, by_head), (d, x, *factors[:1]), formula)
+
         for weight in factors[:1]:
             yield Gradient(weight, NormWeightBack(own, by_head), (d, x), f"Σ over rows of {d} ∘ {x} normed")
         for bias in factors[1:]:
-            op = SumTokens() if len(line.axes[2]) == 2 else SumRows()
+            has_heads = len(line.axes[2]) == 2
+            op = SumTokens() if has_heads else SumRows()
             yield Gradient(bias, op, (d,), f"Σ over rows of {d}")
 
 
@@ -97,13 +102,22 @@ class RowTerms:
     def __init__(self, norm: Norm, cell: Places, x: Input, once: Callable[[Term], Term] = known) -> None:
         self.norm = norm
         self.x = x
-        self.i, self.h = index(x.shape[-1]), index(x.shape[-3] if norm.heads else 1, "h")
-        self.row = (*cell[:-3], self.h, cell[-2], self.i) if norm.heads else (*cell[:-1], self.i)
-        self.count = prod(x.shape[axis] for axis in norm.over(x))
-        self.mean = once(self.total(x.at(*self.row)) / self.count)
+        self.i = index(x.shape[-1])
+        self.h = index(x.shape[-3] if norm.heads else 1, "h")
+        if norm.heads:
+            self.row = (*cell[:-3], self.h, cell[-2], self.i)
+        else:
+            self.row = (*cell[:-1], self.i)
 
-    def total(self, body: Term) -> Term:
-        return total(self.h, total(self.i, body)) if self.norm.heads else total(self.i, body)
+        self.count = prod(x.shape[axis] for axis in norm.over(x))
+        self.mean = once(self.average(x.at(*self.row)))
+
+    def average(self, body: Term) -> Term:
+        """The mean of a number for each column of the row."""
+        summed = total(self.i, body)
+        if self.norm.heads:
+            summed = total(self.h, summed)
+        return summed / self.count
 
     def center(self, cell: Places) -> Term:
         """A cell without the mean, where that is taken off."""
@@ -111,8 +125,9 @@ class RowTerms:
 
     def parts(self, cell: Places) -> tuple[Term, Term]:
         """A cell, and the root that it is divided by."""
-        one = self.center(self.row)
-        return self.center(cell), call("sqrt", self.total(one * one) / self.count + self.norm.eps)
+        each = self.center(self.row)
+        root = call("sqrt", self.average(each * each) + self.norm.eps)
+        return self.center(cell), root
 
 
 def broadcast_factor(factor: Array) -> Array:
@@ -120,9 +135,10 @@ def broadcast_factor(factor: Array) -> Array:
     return factor[:, None, :] if factor.ndim == 2 else factor
 
 
-def factor_cell(factor: Input, cell: Places) -> Places:
-    """The cell of a weight or bias that belongs to a cell of the result."""
-    return (cell[-3], cell[-1]) if len(factor.shape) == 2 else (cell[-1],)
+def read_factor(factor: Input, cell: Places) -> Term:
+    """The number of a weight or bias that belongs to a cell of the result."""
+    has_heads = len(factor.shape) == 2
+    return factor.at(cell[-3], cell[-1]) if has_heads else factor.at(cell[-1])
 
 
 @dataclass(frozen=True)
@@ -164,10 +180,13 @@ class NormBack(Backward):
 
     def apply(self, d: Array, x: Array, *weight: Array) -> Array:
         axes = self.norm.over(x)
-        n, root = self.norm.normalize(x)
-        g = d.astype(n.dtype, copy=False)
-        g = g * self.norm.factor(weight[0]) if weight else g
-        rest = g - n * (g * n).mean(axis=axes, keepdims=True)
+        normed, root = self.norm.normalize(x)
+        g = d.astype(normed.dtype, copy=False)
+        if weight:
+            g = g * self.norm.factor(weight[0])
+
+        along = (g * normed).mean(axis=axes, keepdims=True)
+        rest = g - normed * along
         if self.norm.centred:
             rest = rest - g.mean(axis=axes, keepdims=True)
         return (rest / root).astype(d.dtype, copy=False)
@@ -178,15 +197,15 @@ class NormBack(Backward):
         def g(at: Places) -> Term:
             if not weight:
                 return d.at(*at)
-            factor = weight[0].at(*factor_cell(weight[0], at))
+            factor = read_factor(weight[0], at)
             return d.at(*at) * (1 + factor if self.norm.plus_one else factor)
 
-        own, root = row.parts(cell)
+        centred, root = row.parts(cell)
         root = known(root)
-        along = known(row.total(g(row.row) * row.center(row.row)) / row.count)
-        rest = g(cell) - own * along / (root * root)
+        along = known(row.average(g(row.row) * row.center(row.row)))
+        rest = g(cell) - centred * along / (root * root)
         if self.norm.centred:
-            rest = rest - row.total(g(row.row)) / row.count
+            rest = rest - row.average(g(row.row))
         return rest / root
 
 
@@ -207,17 +226,27 @@ class NormWeightBack(Backward):
         return f"{rows}, {rows} -> {'head d' if self.by_head else 'd'}"
 
     def apply(self, d: Array, x: Array) -> Array:
-        product = d * self.norm.normalize(x)[0]
-        own = {d.ndim - 1, *([d.ndim - 3] if self.by_head else [])}
-        return product.sum(axis=tuple(set(range(d.ndim)) - own)).astype(d.dtype, copy=False)
+        normed, _ = self.norm.normalize(x)
+        last = d.ndim - 1
+        kept = {last, last - 2} if self.by_head else {last}
+        summed = tuple(set(range(d.ndim)) - kept)
+        return (d * normed).sum(axis=summed).astype(d.dtype, copy=False)
 
     def form(self, cell: Places, d: Input, x: Input) -> Term:
         last = len(d.shape) - 1
-        own = dict(zip((last - 2, last) if self.by_head else (last,), cell, strict=True))
-        summed = {at: index(size, f"r_{at}") for at, size in enumerate(d.shape) if at not in own}
-        at = [(own | summed)[axis] for axis in range(len(d.shape))]
-        centred, root = RowTerms(self.norm, at, x, lambda mean: mean).parts(at)
-        return sum_over(summed.values(), d.at(*at) * centred / root)
+        kept = (last - 2, last) if self.by_head else (last,)
+        place_of = dict(zip(kept, cell, strict=True))
+        summed: list[Term] = []
+        for axis, size in enumerate(d.shape):
+            if axis not in kept:
+                i = index(size, f"r_{axis}")
+                summed.append(i)
+                place_of[axis] = i
+
+        places = [place_of[axis] for axis in range(len(d.shape))]
+        # The mean is worked out at each place: what is `known` reads at no index of a sum around it.
+        centred, root = RowTerms(self.norm, places, x, once=lambda mean: mean).parts(places)
+        return sum_over(summed, d.at(*places) * centred / root)
 
 
 class ScaleColumns(Op):

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
 from attnctl.math.notation import Input, Term, entry, index, sum_over, where
-from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places
+from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places, sum_type
 from attnctl.math.rules import PerBatch, per_batch
 
 MOST = 2**31
 """Pages and keys that a table may be of."""
+
+
+class Slots(NamedTuple):
+    """Where the keys of each sequence are, ([batch,] key)."""
+
+    page: Array
+    slot: Array
+    there: Array
+    """Whether there is a key at all."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +50,16 @@ class ByTable(Op):
     def batched(self) -> bool:
         return isinstance(self.lengths, tuple)
 
-    def rows(self, slots: int) -> tuple[Array, Array, Array]:
-        """The page and the slot of each key, and whether there is one, ([batch,] key)."""
-        key = np.arange(len(self.table[0]) * slots)
+    def rows(self, slots: int) -> Slots:
+        """The page and the slot of each key, of pages with so many slots."""
+        table = np.array(self.table)
+        key = np.arange(table.shape[1] * slots)
         there = key < np.reshape(self.lengths, (-1, 1))
-        page = np.where(there, np.array(self.table)[:, key // slots], 0)
+        page = np.where(there, table[:, key // slots], 0)
         slot = np.broadcast_to(key % slots, page.shape)
-        return (page, slot, there) if self.batched else (page[0], slot[0], there[0])
+        if self.batched:
+            return Slots(page, slot, there)
+        return Slots(page[0], slot[0], there[0])
 
 
 @dataclass(frozen=True)
@@ -59,11 +73,15 @@ class Gather(ByTable):
 
     @property
     def signature(self) -> str:
-        return f"page slot head d -> {'batch ' * self.batched}head key d"
+        keys = "batch head key d" if self.batched else "head key d"
+        return f"page slot head d -> {keys}"
 
     def shape(self, *inputs: Shape) -> Shape:
         _, slots, head, d = inputs[0]
-        return (*[len(self.table)] * self.batched, head, len(self.table[0]) * slots, d)
+        keys = len(self.table[0]) * slots
+        if self.batched:
+            return len(self.table), head, keys, d
+        return head, keys, d
 
     def apply(self, pages: Array) -> Array:
         page, slot, there = self.rows(pages.shape[1])
@@ -77,7 +95,10 @@ class Gather(ByTable):
 
     def form(self, cell: Places, pages: Input) -> Term:
         *member, head, key, column = cell
-        page, slot, there = (entry(numbers, *member, key) for numbers in self.rows(pages.shape[1]))
+        rows = self.rows(pages.shape[1])
+        page = entry(rows.page, *member, key)
+        slot = entry(rows.slot, *member, key)
+        there = entry(rows.there, *member, key)
         return where(there, pages.at(page, slot, head, column), 0)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
@@ -94,23 +115,32 @@ class Scatter(ByTable, Backward):
 
     @property
     def signature(self) -> str:
-        return f"{'batch ' * self.batched}head key d, page slot head d -> page slot head d"
+        keys = "batch head key d" if self.batched else "head key d"
+        return f"{keys}, page slot head d -> page slot head d"
 
     def shape(self, *inputs: Shape) -> Shape:
         return inputs[1]
 
     def apply(self, d: Array, pages: Array) -> Array:
         page, slot, there = self.rows(pages.shape[1])
-        total = np.zeros(pages.shape, np.result_type(d, np.float32))
+        total = np.zeros(pages.shape, sum_type(d))
         np.add.at(total, (page[there], slot[there]), d.swapaxes(-3, -2)[there])
         return total.astype(d.dtype, copy=False)
 
     def form(self, cell: Places, d: Input, pages: Input) -> Term:
+        """Σ over all keys of those that were read in this slot."""
         own_page, own_slot, head, column = cell
-        page, slot, there = self.rows(pages.shape[1])
-        places = [index(size, name) for size, name in zip(there.shape, "bj"[-there.ndim :], strict=True)]
+        page_count, slot_count, *_ = pages.shape
+        rows = self.rows(slot_count)
+        names = "bj" if self.batched else "j"
+        places = [index(size, name) for name, size in zip(names, rows.there.shape, strict=True)]
         *member, key = places
-        numbers = np.arange(pages.shape[0])[:, None], np.arange(pages.shape[1])
-        own = [array.reshape(*array.shape, *[1] * there.ndim) for array in np.broadcast_arrays(*numbers)]
-        read = entry(there & (own[0] == page) & (own[1] == slot), own_page, own_slot, *places)
+
+        # A table with axes (page, slot, [member,] key): whether that key was read in that slot.
+        beside = (1,) * rows.there.ndim
+        page = np.arange(page_count).reshape(-1, 1, *beside)
+        slot = np.arange(slot_count).reshape(1, -1, *beside)
+        was_read = rows.there & (page == rows.page) & (slot == rows.slot)
+
+        read = entry(was_read, own_page, own_slot, *places)
         return sum_over(reversed(places), where(read, d.at(*member, head, key, column), 0))

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import chain
 from math import prod
+from operator import mul
 from typing import ClassVar
 
 import numpy as np
@@ -22,7 +23,7 @@ import numpy as np
 from attnctl.math import Array, Shape
 from attnctl.math.axes import LEAD, rearrange
 from attnctl.math.notation import Input, Term, index, sum_over, total
-from attnctl.math.ops.base import Backward, Places, parse_signature
+from attnctl.math.ops.base import Backward, Places, parse_signature, sum_type
 
 TILE = 192
 """Rows of a tile: enough for BLAS to reach its peak, and a multiple of every period."""
@@ -65,22 +66,27 @@ def times_heads(x: Array, w: Array) -> Array:
 def multiply_tiles(x: Array, w: Array, period: int) -> Array:
     """x w with the rows of each sentence from a place at which the period begins."""
     *lead, tokens, width = x.shape
+    columns = w.shape[1]
     room = -(-tokens // period) * period
     if room != tokens:
         padded = np.zeros((*lead, room, width), x.dtype)
         padded[..., :tokens, :] = x
         x = padded
+
     rows = x.reshape(-1, width)
-    columns = w.shape[1]
-    whole = len(rows) // TILE * TILE
     rest = len(rows) % TILE
+    whole = len(rows) - rest
     out = np.empty((len(rows), columns), np.result_type(x, w))
-    np.matmul(rows[:whole].reshape(-1, TILE, width), w, out=out[:whole].reshape(-1, TILE, columns))
+    tiles = rows[:whole].reshape(-1, TILE, width)
+    np.matmul(tiles, w, out=out[:whole].reshape(-1, TILE, columns))
+
     if rest:
         last = np.zeros((TILE, width), x.dtype)
         last[:rest] = rows[whole:]
         out[whole:] = (last @ w)[:rest]
-    return out.reshape(*lead, room, columns)[..., :tokens, :]
+
+    by_sentence = out.reshape(*lead, room, columns)
+    return by_sentence[..., :tokens, :]
 
 
 @lru_cache(maxsize=64)
@@ -90,12 +96,17 @@ def find_period(shape: tuple[int, int], by_rows: bool, dtype: str) -> int | None
     Many products with such matrices are tried, as orders may agree by chance.
     """
     width, columns = shape
-    drawn = np.random.RandomState(0)
-    w = drawn.standard_normal(shape if by_rows else shape[::-1]).astype(dtype)
-    w = w if by_rows else w.T
-    rows = drawn.standard_normal((-(-TRIED // columns), 1, width)).astype(dtype)
+    draw = np.random.RandomState(0).standard_normal
+    drawn = draw(shape if by_rows else (columns, width)).astype(dtype)
+    w = drawn if by_rows else drawn.T
+
+    trials = -(-TRIED // columns)
+    rows = draw((trials, 1, width)).astype(dtype)
     sums = np.repeat(rows, TILE, axis=1) @ w
-    return next((period for period in PERIODS if (sums[:, period:] == sums[:, :-period]).all()), None)
+    for period in PERIODS:
+        if (sums[:, period:] == sums[:, :-period]).all():
+            return period
+    return None
 
 
 # --- products summed over axes: what an einsum says ---
@@ -109,36 +120,53 @@ class Contraction(Backward):
     def axes(self, *ranks: int) -> tuple[list[list[str]], list[str]]:
         """The axes of inputs with so many, and of the result; leading ones by number from the right."""
         named, gives = parse_signature(self.signature)
-        leads = [rank - len(own) + own.count(LEAD) for rank, own in zip(ranks, named, strict=True)]
-
-        def spread(own: Sequence[str], lead: int) -> list[str]:
-            before = [str(at) for at in range(lead, 0, -1)] if LEAD in own else []
-            return [*before, *(axis for axis in own if axis != LEAD)]
-
-        takes = [spread(own, lead) for own, lead in zip(named, leads, strict=True)]
-        return takes, spread(gives, max(leads))
+        takes: list[list[str]] = []
+        longest = 0
+        for axes, rank in zip(named, ranks, strict=True):
+            lead = rank - len(axes) + axes.count(LEAD)
+            longest = max(longest, lead)
+            takes.append(with_lead_numbered(axes, lead))
+        return takes, with_lead_numbered(gives, longest)
 
     def apply(self, *inputs: Array) -> Array:
         takes, gives = self.axes(*(x.ndim for x in inputs))
-        every = dict.fromkeys(axis for own in takes for axis in own)
-        letters = dict(zip(every, "abcdefghijklmnopqrstuvwxyz", strict=False))
-        spelled = ["".join(letters[axis] for axis in own) for own in (*takes, gives)]
-        wide = [x.astype(np.result_type(x, np.float32), copy=False) for x in inputs]
-        found = np.einsum(f"{','.join(spelled[:-1])}->{spelled[-1]}", *wide, optimize=True)
-        return np.asarray(found, inputs[0].dtype)
+        every = dict.fromkeys(chain.from_iterable(takes))
+        letter_of = dict(zip(every, "abcdefghijklmnopqrstuvwxyz", strict=False))
+
+        def spell(axes: Sequence[str]) -> str:
+            return "".join(letter_of[axis] for axis in axes)
+
+        subscripts = f"{','.join(map(spell, takes))}->{spell(gives)}"
+        wide = [x.astype(sum_type(x), copy=False) for x in inputs]
+        contracted = np.einsum(subscripts, *wide, optimize=True)
+        return np.asarray(contracted, inputs[0].dtype)
 
     def form(self, cell: Places, *inputs: Input) -> Term:
         takes, gives = self.axes(*(len(x.shape) for x in inputs))
         sizes = sizes_of(takes, [x.shape for x in inputs])
-        places = dict(zip(gives, cell, strict=True))
-        summed = {axis: index(sizes[axis], f"i_{axis}") for axis in sizes if axis not in places}
-        at = places | summed
-        read = [x.at(*(at[axis] for axis in own)) for x, own in zip(inputs, takes, strict=True)]
-        return sum_over(summed.values(), read[0] * read[1] if len(read) == 2 else read[0])
+        place_of = dict(zip(gives, cell, strict=True))
+        summed: list[Term] = []
+        for axis, size in sizes.items():
+            if axis not in place_of:
+                i = index(size, f"i_{axis}")
+                summed.append(i)
+                place_of[axis] = i
+
+        factors = [x.at(*map(place_of.__getitem__, axes)) for x, axes in zip(inputs, takes, strict=True)]
+        return sum_over(summed, reduce(mul, factors))
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         takes, _ = self.axes(*map(len, inputs))
-        return len(inputs) * prod(sizes_of(takes, inputs).values())  # a product and a sum a term
+        terms = prod(sizes_of(takes, inputs).values())
+        return len(inputs) * terms  # a product and a sum a term
+
+
+def with_lead_numbered(axes: Sequence[str], lead: int) -> list[str]:
+    """The axes with so many numbers in place of ..., the last of them 1."""
+    named = [axis for axis in axes if axis != LEAD]
+    if LEAD not in axes:
+        return named
+    return [*map(str, range(lead, 0, -1)), *named]
 
 
 def sizes_of(axes: Sequence[Sequence[str]], shapes: Sequence[Shape]) -> dict[str, int]:
@@ -190,7 +218,7 @@ class RowDot(Backward):
     flops_read = 2  # a multiplication and an addition
 
     def apply(self, a: Array, b: Array) -> Array:
-        wide = np.result_type(a, np.float32)
+        wide = sum_type(a)
         a_wide = a.astype(wide, copy=False)
         b_wide = b.astype(wide, copy=False)
         return np.einsum("...d,...d->...", a_wide, b_wide).astype(a.dtype)

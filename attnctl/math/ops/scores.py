@@ -36,6 +36,7 @@ from attnctl.math.ops.base import (
     Line,
     Places,
     RowWise,
+    sum_type,
 )
 from attnctl.math.ops.products import RowDot, SharedTMatMul, SumRows, TMatMul, times
 from attnctl.math.rules import PerBatch, Span, VisibilityRule, alibi_slopes, of_member, per_batch
@@ -77,7 +78,7 @@ class MatMul(RowWise):
     flops_term = 2  # a product and a sum
 
     def apply(self, a: Array, b: Array, *bias: Array, out: Array | None = None) -> Array:
-        product = np.matmul(a, b, out=out) if out is not None else times(a, b)
+        product = times(a, b) if out is None else np.matmul(a, b, out=out)
         return np.add(product, bias[0], out=out) if bias else product
 
     def form(self, cell: Places, a: Input, b: Input, *bias: Input) -> Term:
@@ -87,12 +88,14 @@ class MatMul(RowWise):
         return product + bias[0].at(column) if bias else product
 
     def adjoint(self, line: Line, d: str) -> Gradients:
-        a, b, *bias = line.inputs
-        shared = len(line.axes[1]) < len(line.axes[0])
+        a, b, *biases = line.inputs
+        a_axes, b_axes, *_ = line.axes
+        by_b = SharedTMatMul() if len(b_axes) < len(a_axes) else TMatMul()
+
         yield Gradient(a, MatMulT(), (d, b), f"{d} {b}ᵀ")
-        yield Gradient(b, SharedTMatMul() if shared else TMatMul(), (a, d), f"{a}ᵀ {d}")
-        for bia in bias:
-            yield Gradient(bia, SumRows(), (d,), f"Σ over rows of {d}")
+        yield Gradient(b, by_b, (a, d), f"{a}ᵀ {d}")
+        for bias in biases:
+            yield Gradient(bias, SumRows(), (d,), f"Σ over rows of {d}")
 
 
 @dataclass(frozen=True)
@@ -143,14 +146,17 @@ class Squeeze(RowWise):
     cap: float
 
     def apply(self, s: Array, *, out: Array | None = None) -> Array:
-        wide = np.result_type(s, np.float32)  # half precision has no room for a small cap
+        wide = sum_type(s)  # half precision has no room for a small cap
         cap = wide.type(self.cap)
-        squeezed = np.divide(s, cap, out=out if wide == s.dtype else None)
+        is_wide = wide == s.dtype
+        squeezed = np.divide(s, cap, out=out if is_wide else None)
         np.tanh(squeezed, out=squeezed)
         np.multiply(squeezed, cap, out=squeezed)
-        if wide == s.dtype:
+        if is_wide:
             return squeezed
-        return np.add(squeezed, 0, out=np.empty_like(s) if out is None else out, casting="same_kind")
+
+        narrow = np.empty_like(s) if out is None else out
+        return np.add(squeezed, 0, out=narrow, casting="same_kind")
 
     def form(self, cell: Places, s: Input) -> Term:
         return self.cap * call("tanh", s.at(*cell) / self.cap)
@@ -172,7 +178,7 @@ class SqueezeBack(Backward):
     cap: float
 
     def apply(self, d: Array, y: Array) -> Array:
-        wide = np.result_type(d, np.float32)
+        wide = sum_type(d)
         part = y.astype(wide, copy=False) / wide.type(self.cap)
         return (d * (1 - np.square(part))).astype(d.dtype, copy=False)
 
@@ -191,10 +197,13 @@ class Softmax(RowWise):
 
     def apply(self, s: Array, *, out: Array | None = None) -> Array:
         top = s.max(axis=-1, keepdims=True, initial=-inf)
-        e = np.subtract(s, np.where(np.isneginf(top), s.dtype.type(0), top), out=out)
+        # A row that sees nothing has no largest score: −∞ − −∞ would be NaN, and 0 / 0, too.
+        shift = np.where(np.isneginf(top), s.dtype.type(0), top)
+        e = np.subtract(s, shift, out=out)
         np.exp(e, out=e)
-        total = e.sum(axis=-1, keepdims=True, dtype=np.result_type(s, np.float32))
-        return np.divide(e, np.where(total == 0, total.dtype.type(1), total), out=e, casting="same_kind")
+        total = e.sum(axis=-1, keepdims=True, dtype=sum_type(s))
+        divisor = np.where(total == 0, total.dtype.type(1), total)
+        return np.divide(e, divisor, out=e, casting="same_kind")
 
     def form(self, cell: Places, s: Input) -> Term:
         *row, column = cell
@@ -204,7 +213,8 @@ class Softmax(RowWise):
         def grown(key: Place) -> Term:
             return call("exp", s.at(*row, key) - top)
 
-        share = grown(column) / total(j, grown(j), is_seen(s.at(*row, j)))
+        whole = total(j, grown(j), is_seen(s.at(*row, j)))
+        share = grown(column) / whole
         return where(is_seen(s.at(*cell)), share, 0)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
@@ -216,8 +226,11 @@ class Softmax(RowWise):
         """Σ = 1 in rows that see something; who sees one key gives it all, which nothing rounds."""
         sums = result.sum(axis=-1)
         seen = np.count_nonzero(result, axis=-1)
-        size = np.where(seen > 1, np.sqrt(np.square(result).sum(axis=-1) + 1), ALONE)
-        yield Invariant("sum to", sums, np.where(seen, 1.0, 0.0), size)
+        right = np.where(seen, 1.0, 0.0)
+        # Roundings of the shares add up at random, so as their squares; the 1 is that of the sum itself.
+        several = np.sqrt(np.square(result).sum(axis=-1) + 1)
+        size = np.where(seen > 1, several, ALONE)
+        yield Invariant("sum to", sums, right, size)
 
 
 class LogSumExp(RowWise):
@@ -233,10 +246,11 @@ class LogSumExp(RowWise):
 
     def apply(self, s: Array, *, out: Array | None = None) -> Array:
         top = s.max(axis=-1, initial=-inf)
-        least = np.where(np.isneginf(top), s.dtype.type(0), top)
-        total = np.exp(s - least[..., None]).sum(axis=-1, dtype=np.result_type(s, np.float32))
+        shift = np.where(np.isneginf(top), s.dtype.type(0), top)
+        total = np.exp(s - shift[..., None]).sum(axis=-1, dtype=sum_type(s))
         with np.errstate(divide="ignore"):  # the logarithm of an empty sum is −∞
-            return np.add(least, np.log(total), out=out, casting="same_kind").astype(s.dtype, copy=False)
+            log = np.add(shift, np.log(total), out=out, casting="same_kind")
+        return log.astype(s.dtype, copy=False)
 
     def form(self, cell: Places, s: Input) -> Term:
         j = index(s.shape[-1], "j")
@@ -269,8 +283,10 @@ class LogSumExpBack(Backward):
 
     def form(self, cell: Places, s: Input, total: Input, d: Input) -> Term:
         row = cell[:-1]
-        share = call("exp", s.at(*cell) - total.at(*row)) * d.at(*row)
-        return where(is_seen(s.at(*cell)), share, 0 * d.at(*row))
+        score = s.at(*cell)
+        by_row = d.at(*row)
+        share = call("exp", score - total.at(*row))
+        return where(is_seen(score), share * by_row, 0 * by_row)
 
 
 class SoftmaxBack(Backward, RowWise):
@@ -318,8 +334,9 @@ class Placed(RowWise):
     def ahead(self, cell: Places) -> Term:
         """key − query of a cell, by their absolute positions."""
         *batch, _, query, key = cell
-        offset = self.offset
-        return key - query - (offset if isinstance(offset, int) else entry(np.array(offset), *batch))
+        if isinstance(self.offset, int):
+            return key - query - self.offset
+        return key - query - entry(np.array(self.offset), *batch)
 
 
 @dataclass(frozen=True)
@@ -343,8 +360,10 @@ class Slope(Placed):
         return alibi_slopes(shape[-3])[:, None, None]
 
     def apply(self, s: Array, *, out: Array | None = None) -> Array:
+        slopes = self.slopes(s.shape)
+        distances = self.distances(s.shape)
         lost = np.empty_like(s)
-        np.multiply(self.slopes(s.shape), self.distances(s.shape), out=lost, casting="same_kind")
+        np.multiply(slopes, distances, out=lost, casting="same_kind")
         return np.subtract(s, lost, out=lost if out is None else out)
 
     def form(self, cell: Places, s: Input) -> Term:
@@ -384,16 +403,20 @@ class Hide(Placed):
 
     def visible_to_any(self, queries: int, keys: int) -> Span:
         """The keys that any of so many queries of this block can see: the rest need not be computed."""
-        first = (self.at or Block()).query + int(np.min(self.offset))
+        block = self.at or Block()
+        first = block.query + int(np.min(self.offset))
         last = first + queries - 1 + int(np.ptp(self.offset))
         spans = [rule.visible_to_any(first, last, keys) for rule in self.rules]
-        start = max((span[0] for span in spans), default=0)
-        return start, max(start, min((span[1] for span in spans), default=keys))
+
+        start = max((start for start, _ in spans), default=0)
+        stop = min((stop for _, stop in spans), default=keys)
+        return start, max(start, stop)
 
     def borders(self) -> list[int]:
         """The queries from which on none of the keys before is seen; none where members have others."""
-        starts = (start for rule in self.rules for start in rule.borders)
-        return [start - self.offset for start in starts] if isinstance(self.offset, int) else []
+        if not isinstance(self.offset, int):
+            return []
+        return [start - self.offset for rule in self.rules for start in rule.borders]
 
     def allowed(self, shape: Shape, *mask: Array) -> Array:
         """True where the query may attend to the key; broadcasts against the scores.
@@ -402,20 +425,28 @@ class Hide(Placed):
         """
         if any(part.dtype != bool for part in mask):
             raise ValueError("a mask says True or False of each key; these are numbers")
+
         query, key = self.positions(shape)
-        every = [*(rule.allows(query, key) for rule in self.rules), *mask]
-        allowed: Array = reduce(np.logical_and, every) if every else np.ones((1, 1), dtype=bool)
+        by_each = [rule.allows(query, key) for rule in self.rules]
+        by_each += mask
+        if not by_each:
+            return np.ones((1, 1), dtype=bool)
+        allowed: Array = reduce(np.logical_and, by_each)
         return allowed
 
     def apply(self, s: Array, *mask: Array, out: Array | None = None) -> Array:
         hidden = s.copy() if out is None else out
         if hidden is not s:
             np.copyto(hidden, s)
-        for start, stop in [(0, s.shape[-1])] if mask else self.columns_to_check(s.shape):
+
+        keys = s.shape[-1]
+        block = self.at or Block()
+        for start, stop in [(0, keys)] if mask else self.columns_to_check(s.shape):
             part = hidden[..., start:stop]
-            at = self.at or Block()
-            from_start = replace(self, at=replace(at, key=at.key + start)) if start else self
-            np.copyto(part, self.hidden, where=~from_start.allowed(part.shape, *mask))
+            # A start at 0 leaves the op as it is: without a block it is that of all heads.
+            from_start = replace(self, at=replace(block, key=block.key + start)) if start else self
+            is_hidden = ~from_start.allowed(part.shape, *mask)
+            np.copyto(part, self.hidden, where=is_hidden)
         return hidden
 
     def columns_to_check(self, shape: Shape) -> list[Span]:
@@ -423,40 +454,50 @@ class Hide(Placed):
         *_, queries, keys = shape
         if self.at is None or not isinstance(self.offset, int):
             return [(0, keys)]
-        key = self.at.key
+
+        first_key = self.at.key
         first = self.at.query + self.offset
-        promised = [rule.visible_to_all(first, first + queries - 1, key + keys) for rule in self.rules]
-        low = max([0, *(start - key for start, _ in promised)])
-        high = min([keys, *(stop - key for _, stop in promised)])
-        parts = [(0, low), (high, keys)] if low < high else [(0, keys)]
-        return [(start, stop) for start, stop in parts if start < stop]
+        last = first + queries - 1
+        promised = [rule.visible_to_all(first, last, first_key + keys) for rule in self.rules]
+        low = max([0, *(start - first_key for start, _ in promised)])
+        high = min([keys, *(stop - first_key for _, stop in promised)])
+        if low >= high:
+            return [(0, keys)]
+        return [(start, stop) for start, stop in ((0, low), (high, keys)) if start < stop]
 
     def form(self, cell: Places, s: Input, *mask: Input) -> Term:
         shown = s.at(*cell)
         for part in mask:
             shown = where(part.at(*cell), shown, self.hidden)
-        heads = (*s.shape[:-3], 1, *s.shape[-2:])  # rules hide the same of every head
+        if not self.rules:
+            return shown
+
+        one_head = (*s.shape[:-3], 1, *s.shape[-2:])  # rules hide the same of every head
         number = from_table(
-            lambda: (self.hidden_by(heads) + 1).astype(np.uint8),
+            lambda: (self.hidden_by(one_head) + 1).astype(np.uint8),
             lambda at: self.reason(at, s.shape) + 1,
             *cell,
         )
-        return where(number, self.hidden, shown) if self.rules else shown
+        return where(number, self.hidden, shown)
 
     def reason(self, cell: Cell, shape: Shape, *mask: Array) -> int:
         """The number of the first rule that hides this cell, as `hidden_by` counts them."""
         *batch, head, query, key = cell
-        block = Block(batch[0] if batch else 0, head, shape[-3], query, key)
-        here = [np.broadcast_to(part, shape)[cell] for part in mask]
-        return int(self.block(block).hidden_by((1, 1, 1), *here).item())
+        member = batch[0] if batch else 0
+        block = self.block(Block(member, head, shape[-3], query=query, key=key))
+        mask_here = [np.broadcast_to(part, shape)[cell] for part in mask]
+        return int(block.hidden_by((1, 1, 1), *mask_here).item())
 
     def hidden_by(self, shape: Shape, *mask: Array) -> Array:
         """The number of the first rule, or then mask, that hides each cell, from 0; −1: none does."""
         query, key = self.positions(shape)
+        by_each = [rule.allows(query, key) for rule in self.rules]
+        by_each += mask
+
         out = np.full(shape, -1)
-        sources = [rule.allows(query, key) for rule in self.rules] + list(mask)
-        for at, allowed in reversed(list(enumerate(sources))):
-            out[np.broadcast_to(~allowed, shape)] = at
+        for number in reversed(range(len(by_each))):  # the first is written last, over the others
+            hides = np.broadcast_to(~by_each[number], shape)
+            out[hides] = number
         return out
 
     def adjoint(self, line: Line, d: str) -> Gradients:

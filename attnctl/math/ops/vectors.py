@@ -10,7 +10,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.math.axes import rearrange
 from attnctl.math.notation import Input, Term, call, entry, index, index_number, total, where
-from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places
+from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places, sum_type
 from attnctl.math.ops.products import Contraction, SumTokens, times_heads
 from attnctl.math.rules import PerBatch, per_batch, place_in_document
 
@@ -38,9 +38,10 @@ class Sinusoid(Op):
 
     def form(self, cell: Places) -> Term:
         token, column = cell
-        divisors = [10000.0 ** (2 * pair / self.d_model) for pair in range((self.d_model + 1) // 2)]
+        pairs = np.arange((self.d_model + 1) // 2)
+        divisors = np.array([10000.0 ** (2 * int(pair) / self.d_model) for pair in pairs])
         place = entry(self.places, token) if self.documents else index_number(token + self.start)
-        angle = place / entry(np.array(divisors), column // 2)
+        angle = place / entry(divisors, column // 2)
         return where(column % 2 < 1, call("sin", angle), call("cos", angle))
 
     def adjoint(self, line: Line, d: str) -> Gradients:
@@ -127,8 +128,9 @@ class Rotate(Op):
 
     @property
     def words(self) -> str:
-        turned = f"turned{' back' * self.back}, pair of columns by pair"
-        return f"Each row of {{0}} is {turned}, by an angle that grows with its position."
+        turned = "turned back" if self.back else "turned"
+        how = "pair of columns by pair, by an angle that grows with its position"
+        return f"Each row of {{0}} is {turned}, {how}."
 
     def angles(self, x: Array | Input) -> Array:
         """The angle of each token and pair, ([batch, 1,] token, dims/2)."""
@@ -149,12 +151,17 @@ class Rotate(Op):
     def angles_at_places(self, x: Array | Input) -> Array:
         """The angles at positions that were given: of pair i those of time, height or width."""
         alone = replace(self, places=(), start=0, documents=())
-        first = np.zeros((1, 2, x.shape[-1]), x.dtype)  # its second row has the angle of position 1
-        frequencies = alone.angles(first)[-1]
+        two_rows = np.zeros((1, 2, x.shape[-1]), x.dtype)
+        frequencies = alone.angles(two_rows)[-1]  # the second row stands at position 1
+
         places = np.array(self.places)  # (1 or 3, 1 or batch, token)
-        if places.shape[-1] != x.shape[-2]:
-            raise ValueError(f"{places.shape[-1]} positions for {x.shape[-2]} tokens")
-        by_pair = np.moveaxis(places[self.rows_of_pairs(len(frequencies))], 0, -1)
+        given = places.shape[-1]
+        tokens = x.shape[-2]
+        if given != tokens:
+            raise ValueError(f"{given} positions for {tokens} tokens")
+
+        row_of_pair = self.rows_of_pairs(len(frequencies))
+        by_pair = np.moveaxis(places[row_of_pair], 0, -1)
         angles = by_pair.astype(frequencies.dtype) * frequencies
         return angles[0] if len(angles) == 1 else angles[:, None]
 
@@ -179,20 +186,37 @@ class Rotate(Op):
         *row, column = cell
         angles = self.angles(x)
         pairs = angles.shape[-1]
-        own = column - self.first
-        pair = own // 2 if self.interleaved else own % pairs
-        first, apart = (self.first + 2 * pair, 1) if self.interleaved else (self.first + pair, pairs)
-        a = x.at(*row, first)
-        b = x.at(*row, first + apart)
-        cos, sin = (call(name, entry(angles, *row, pair)) for name in ("cos", "sin"))
+
+        # The pair that the column belongs to, and where its two columns stand.
+        turning = column - self.first
+        if self.interleaved:
+            pair = turning // 2
+            first = self.first + 2 * pair
+            second = first + 1
+            is_first = turning % 2 < 1
+        else:
+            pair = turning % pairs
+            first = self.first + pair
+            second = first + pairs
+            is_first = turning < pairs
+
+        angle = entry(angles, *row, pair)
+        cos = call("cos", angle)
+        sin = call("sin", angle)
         if self.factor != 1:
             cos = self.factor * cos
             sin = self.factor * sin
-        is_first = own % 2 < 1 if self.interleaved else own < pairs
+
+        a = x.at(*row, first)
+        b = x.at(*row, second)
         turned = where(is_first, a * cos - b * sin, a * sin + b * cos)
+
+        as_it_is = x.at(*cell)
         if self.first + 2 * pairs < x.shape[-1]:
-            turned = where(own < 2 * pairs, turned, x.at(*cell))
-        return where(column < self.first, x.at(*cell), turned) if self.first else turned
+            turned = where(turning < 2 * pairs, turned, as_it_is)
+        if self.first:
+            turned = where(column < self.first, as_it_is, turned)
+        return turned
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         back = replace(self, back=not self.back)
@@ -236,7 +260,10 @@ class Rows(Backward):
 
     def form(self, cell: Places, d: Input, part: Input) -> Term:
         *lead, row, column = cell
-        return d.at(*lead, row + (d.shape[-2] - part.shape[-2]) if self.last else row, column)
+        if not self.last:
+            return d.at(*cell)
+        before = d.shape[-2] - part.shape[-2]
+        return d.at(*lead, row + before, column)
 
 
 @dataclass(frozen=True)
@@ -278,7 +305,7 @@ class SumGroups(Backward):
 
     def apply(self, x: Array) -> Array:
         groups = rearrange(x, "... (group times) key d -> ... group times key d", times=self.times)
-        return groups.sum(axis=-3, dtype=np.result_type(x, np.float32)).astype(x.dtype, copy=False)
+        return groups.sum(axis=-3, dtype=sum_type(x)).astype(x.dtype, copy=False)
 
     def form(self, cell: Places, x: Input) -> Term:
         *lead, head, row, column = cell
@@ -298,7 +325,8 @@ class Merge(Op):
 
     def form(self, cell: Places, z: Input) -> Term:
         *batch, query, column = cell
-        return z.at(*batch, column // z.shape[-1], query, column % z.shape[-1])
+        width = z.shape[-1]
+        return z.at(*batch, column // width, query, column % width)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         (z,) = line.inputs

@@ -282,7 +282,8 @@ def diff(
     if steps is not None:
         raise_all(f"{name} cannot be compared: {reason}" for name, reason in skipped.items())
     if not any(step.measure.of for step in compared.values()):
-        raise AttnError(["nothing to compare", *(f"{name}: {reason}" for name, reason in skipped.items())])
+        reasons = [f"{name}: {reason}" for name, reason in skipped.items()]
+        raise AttnError(["nothing to compare", *reasons])
 
     changes: list[Change] = []
     no_split = None
@@ -321,12 +322,13 @@ def steps_of_both(a: Trace, b: Trace, steps: Sequence[str] | None) -> list[str]:
         return both
 
     steps = [SYMBOLS.get(name, name) for name in steps]
-    raise_all(
-        f"no step {name!r} in {'A' if name in b else 'B' if name in a else 'either'}; "
-        f"both have {', '.join(both)}"
-        for name in steps
-        if name not in both
-    )
+    known = f"both have {', '.join(both)}"
+    problems = []
+    for name in steps:
+        if name not in both:
+            lacking = "A" if name in b else "B" if name in a else "either"
+            problems.append(f"no step {name!r} in {lacking}; {known}")
+    raise_all(problems)
     return [name for name in both if name in steps]
 
 
@@ -383,8 +385,8 @@ def config_differences(a: Any, b: Any, path: Path) -> Iterator[tuple[Path, tuple
             for key in {**a, **b}:
                 yield from config_differences(a.get(key, ABSENT), b.get(key, ABSENT), (*path, str(key)))
         case list(), list() if len(a) == len(b):
-            for i, (x, y) in enumerate(zip(a, b, strict=True)):
-                yield from config_differences(x, y, (*path, i))
+            for number, (item_a, item_b) in enumerate(zip(a, b, strict=True)):
+                yield from config_differences(item_a, item_b, (*path, number))
         case _:
             if a != b or isinstance(a, bool) != isinstance(b, bool):
                 yield path, (a, b)

@@ -75,8 +75,9 @@ class Alignment:
     def pair_sentences(self, a: Sequence[str] | None, b: Sequence[str] | None) -> Pairing | None:
         if self.by_position or a is None or b is None or list(a) == list(b):
             return None
-        pairs = np.array(common_subsequence(a, b), dtype=np.intp).reshape(-1, 2)
-        return Pairing(pairs[:, 0], pairs[:, 1], len(a), len(b))
+        pairs = np.array(common_subsequence(a, b), dtype=np.intp)
+        of_a, of_b = pairs.reshape(-1, 2).T
+        return Pairing(of_a, of_b, len(a), len(b))
 
     def along(self, axis: str, a: int, b: int) -> Pairing:
         """Pair up an axis of these sizes. Raises ApartError where that cannot be."""

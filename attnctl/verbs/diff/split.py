@@ -283,17 +283,26 @@ def change(whole: Sides, parts: Parts, head: int | None = None) -> Change:
     if not all(np.isfinite(array).all() for array in (delta, *shown.values())):
         raise ApartError("not every number is finite")
 
-    most = tuple(map(int, np.unravel_index(np.abs(delta).argmax(), delta.shape)))
-    index = most if head is None else (*most[:-2], head, *most[-2:])
+    farthest = np.unravel_index(np.abs(delta).argmax(), delta.shape)
+    most = tuple(map(int, farthest))
+    in_whole = most if head is None else (*most[:-2], head, *most[-2:])
+    count = len(whole.pairings)  # leading axes of one place have none
+
+    shares: dict[str, PartShare] = {}
+    terms: dict[str, float] = {}
+    for name, part in shown.items():
+        shares[name] = PartShare(float(norm(part)), share(part, delta))
+        terms[name] = float(part[most])
+
     return Change(
         step=whole.name,
         head=head,
         norm=float(norm(delta)),
-        parts={name: PartShare(float(norm(part)), share(part, delta)) for name, part in shown.items()},
-        cell=whole.cell(index[len(index) - len(whole.pairings) :]),
+        parts=shares,
+        cell=whole.cell(in_whole[len(in_whole) - count :]),
         a=float(a[most]),
         b=float(b[most]),
-        terms={name: float(part[most]) for name, part in shown.items()},
+        terms=terms,
     )
 
 

@@ -115,7 +115,8 @@ def verdict(found: Difference) -> str:
         which = "the only step that differs" if differing == 1 else f"the first of {differing} that differ"
         return f"differ: {found.first} is {which} ({total} compared)"
 
-    numbers = plural(sum(step.measure.of for step in found.steps.values()), "number")
+    compared = sum(step.measure.of for step in found.steps.values())
+    numbers = plural(compared, "number")
     if found.skipped:
         shapes = f"differ: {all_of(found.skipped)}, in shape"
         return f"{shapes}; what can be compared is the same ({numbers} in {total})"

@@ -120,7 +120,13 @@ def make(
 
     handed_out = Trace(steps, {name: numbers[name] for name in steps}, header)
     return Exercise(
-        handed_out, tuple(names), decimals, tuple(trace.steps.values()), student, worth, is_key=key
+        handed_out,
+        tuple(names),
+        decimals,
+        steps=tuple(trace.steps.values()),
+        student=student,
+        points=worth,
+        is_key=key,
     )
 
 

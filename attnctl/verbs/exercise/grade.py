@@ -458,13 +458,18 @@ def is_off_by_one_at_most(found: Array, expected: Array, decimals: int) -> Array
 
 def find_slips(name: str, report: Report) -> dict[str, tuple[float, float]]:
     """The wrong cells of a step, the worst first, where they are few: found and expected."""
-    wrong, expected = report.wrong_cells().get(name, (np.zeros(0, bool), np.zeros(0)))
+    wrong_cells = report.wrong_cells()
+    if name not in wrong_cells:
+        return {}
+    wrong, expected = wrong_cells[name]
     if not 0 < wrong.sum() <= MOST_SLIPS:
         return {}
 
     found = np.asarray(report.trace[name])
     gaps = np.nan_to_num(np.abs(found - expected), nan=np.inf)
-    cells = sorted(map(tuple, np.argwhere(wrong).tolist()), key=lambda cell: -gaps[cell])
+    cells: list[tuple[int, ...]] = sorted(
+        map(tuple, np.argwhere(wrong).tolist()), key=lambda cell: -gaps[cell]
+    )
     spell = Speller(report.trace)
     return {spell(name, cell): (float(found[cell]), float(expected[cell])) for cell in cells}
 

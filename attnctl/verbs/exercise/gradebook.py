@@ -186,17 +186,13 @@ def csv_row(sheet: HandIn, steps: Sequence[str]) -> list[object]:
     shares = [marks[step].part if step in marks else "" for step in steps]
     mistakes = [f"{mark.step}: {wrong_at(mark)}" for mark in sheet.marks if mark.mistake or mark.slips]
 
-    return [
-        *map(harmless, (sheet.student.name, sheet.student.id, sheet.file)),
-        *map(harmless, verdicts),
-        sum(mark.verdict == RIGHT for mark in sheet.marks),
-        len(marks),
-        harmless("; ".join(mistakes)),
-        harmless("; ".join(sheet.doubts)),
-        *shares,
-        points(sheet),
-        most_points(sheet),
-    ]
+    row: list[object] = [harmless(sheet.student.name), harmless(sheet.student.id), harmless(sheet.file)]
+    row += map(harmless, verdicts)
+    row += [sum(mark.verdict == RIGHT for mark in sheet.marks), len(marks)]
+    row += [harmless("; ".join(mistakes)), harmless("; ".join(sheet.doubts))]
+    row += shares
+    row += [points(sheet), most_points(sheet)]
+    return row
 
 
 def wrong_at(mark: Mark) -> str:

@@ -152,7 +152,7 @@ class Explainer:
 
     def explain_edit(self, step: str, cell: Cell, note: str) -> Explanation:
         line = self.trace.steps[step]
-        by_hand = Step(step, Given(), (), line.axes, BY_HAND, line.symbol)
+        by_hand = replace(line, op=Given(), inputs=(), formula=BY_HAND)
         value = float(self.trace[step][cell])
         return Explanation(by_hand, cell, self.spell(step, cell), value, expr=Number(value), notes=(note,))
 
@@ -190,17 +190,19 @@ class Explainer:
     def inputs_of(self, line: Step) -> list[Array]:
         """The arrays that a line reads. Raises AttnError naming those that are not there."""
         if isinstance(line.op, Unstated):
-            raise AttnError(
-                f"{line.name}: this dump does not say how it came about, and the steps it could have "
-                "come from are not in it; keep Q, K and V (or X and the weights) beside it, or say what "
-                "was meant (--causal, --window, …)"
-            )
+            unknown = "this dump does not say how it came about, and the steps it could have come from"
+            keep = "keep Q, K and V (or X and the weights) beside it"
+            meant = "or say what was meant (--causal, --window, …)"
+            raise AttnError(f"{line.name}: {unknown} are not in it; {keep}, {meant}")
+
         lacking = [name for name in line.inputs if name not in self.trace]
         if lacking:
             verb, them = ("is", "it") if len(lacking) == 1 else ("are", "them")
+            sources = " and ".join(line.inputs)
+            absent = f"{' and '.join(lacking)} {verb} not in this dump"
+            steps = ",".join((*line.inputs, line.name))
             raise AttnError(
-                f"{line.name}: it comes from {' and '.join(line.inputs)}, but {' and '.join(lacking)} "
-                f"{verb} not in this dump; keep {them} too (--step {','.join((*line.inputs, line.name))})"
+                f"{line.name}: it comes from {sources}, but {absent}; keep {them} too (--step {steps})"
             )
         return [self.trace[name] for name in line.reads]
 
@@ -327,7 +329,8 @@ def settle(expr: Expr, shown: Expr, value: float, kinds: list[np.dtype[Any]]) ->
     that rounding differs. `kinds` are the types of number it was worked out in; the coarsest decides
     what rounding may do.
     """
-    coarsest = max((np.finfo(kind) for kind in kinds if kind.kind == "f"), key=lambda kind: kind.eps)
+    limits = [np.finfo(kind) for kind in kinds if kind.kind == "f"]
+    coarsest = max(limits, key=lambda limit: limit.eps)
     result, slack = evaluate(expr, float(coarsest.eps), float(coarsest.smallest_subnormal))
     if result == value and shown is expr:
         return Settled(0.0)
@@ -341,8 +344,9 @@ def settle(expr: Expr, shown: Expr, value: float, kinds: list[np.dtype[Any]]) ->
     if result != value and not abs(value - result) <= slack:
         return Settled(0.0, gives=result)
 
-    difference = value - evaluate(shown, 0.0)[0]
-    return Settled(difference if abs(difference) > NEGLIGIBLE * abs(value) else 0.0)
+    difference = value - evaluate(shown, 0.0).value
+    is_shown = abs(difference) > NEGLIGIBLE * abs(value)
+    return Settled(difference if is_shown else 0.0)
 
 
 class RecordedEdit(NamedTuple):

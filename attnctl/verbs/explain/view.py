@@ -177,14 +177,17 @@ class Page:
         yield [(start, "label"), (text, "")]
 
     def parts(self, name: str, parts: Parts) -> Iterator[Line]:
-        yield [(self.screen.printable(f"{name} by what it came from, query × key"), "aside")]
+        printable = self.screen.printable
+        yield [(printable(f"{name} by what it came from, query × key"), "aside")]
+
         values = np.array(list(parts.values()))
         form = matrix_format(values, self.precision, ascii_only=self.screen.ascii_only)
-        words = [self.screen.printable(part.replace("×", " × ")) for part in parts]
+        words = [printable(part.replace("×", " × ")) for part in parts]
         width = max(map(cells, words))
         for part, word, value in zip(parts, words, values.tolist(), strict=True):
-            note = self.screen.printable(PART_NOTES.get(part, ""))
-            yield [(f"  {pad_right(word, width)}", "label"), (f"  {form(value)}", ""), (note, "aside")]
+            label = f"  {pad_right(word, width)}"
+            note = printable(PART_NOTES.get(part, ""))
+            yield [(label, "label"), (f"  {form(value)}", ""), (note, "aside")]
 
     def tree_lines(self, node: Node, before: str, introduced: set[str]) -> Iterator[Line]:
         """The cells that a cell came from, and theirs; of `introduced` givens the formula is known."""

@@ -48,7 +48,9 @@ class Written:
     """What writes the nodes of one explanation in a language."""
 
     def __init__(self, explainer: Explainer, language: Language, digits: int, full: bool) -> None:
-        self.explainer, self.language, self.digits = explainer, language, digits
+        self.explainer = explainer
+        self.language = language
+        self.digits = digits
         self.most = None if full else SHOWN
         self.page = Page(explainer, Screen(), digits, full=full)  # which says what is worth a note
 

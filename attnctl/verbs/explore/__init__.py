@@ -5,6 +5,7 @@ Every function takes a walk and gives the next one. Nothing here draws anything.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -46,10 +47,13 @@ class TracedLayer:
         meant: Settings | None = None,
         words: tuple[str, ...] = (),
     ) -> None:
-        self.recorded, self.meant, self.words = trace, meant, words
+        self.recorded = trace
+        self.meant = meant
+        self.words = words
         self.explainer = Explainer(trace, meant, full=False)
         self.trace = self.explainer.trace
-        self.made, self.before = made, before
+        self.made = made
+        self.before = before
         self.steps = tuple(self.trace)
         self.node = lru_cache(maxsize=256)(lambda step, cell: self.explainer.tree(step, cell, 1))
         self.changed = lru_cache(maxsize=None)(self.compare)
@@ -70,9 +74,11 @@ class TracedLayer:
         old = self.old(step)
         if old is None:
             return None
-        a, b = self.trace[step].astype(np.float64), old.astype(np.float64)
+        a = self.trace[step].astype(np.float64)
+        b = old.astype(np.float64)
+        is_same = (a == b) | (np.isnan(a) & np.isnan(b))
         with np.errstate(all="ignore"):
-            return np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, a - b)
+            return np.where(is_same, 0.0, a - b)
 
     def compare(self, step: str) -> tuple[int, int, float] | None:
         """In how many cells of a step edits changed it, of how many, and by how much at most."""
@@ -164,9 +170,20 @@ def begin(layers: tuple[TracedLayer, ...]) -> ExplorerState:
 
 def place_at(walk: ExplorerState, cell: Cell) -> ExplorerState:
     """At this cell of the same step, or at the nearest one that there is."""
-    held = tuple(min(max(at, 0), max(size - 1, 0)) for at, size in zip(cell, walk.array.shape, strict=True))
-    known = walk.known | {SAME.get(axis, axis): at for axis, at in zip(walk.axes, held, strict=True)}
+    held = tuple(within(place, size) for place, size in zip(cell, walk.array.shape, strict=True))
+    known = walk.known | by_axis(walk.axes, held)
     return replace(walk, place=replace(walk.place, cell=held), operand=0, known=known)
+
+
+def within(place: int, size: int) -> int:
+    """The nearest place along an axis of this size; 0 of an axis without any."""
+    last = max(size - 1, 0)
+    return min(max(place, 0), last)
+
+
+def by_axis(axes: Sequence[str], places: Cell) -> dict[str, int]:
+    """The place along each axis, under the name that goes along from step to step."""
+    return {SAME.get(axis, axis): place for axis, place in zip(axes, places, strict=True)}
 
 
 def move(walk: ExplorerState, rows: int, columns: int) -> ExplorerState:
@@ -211,10 +228,12 @@ def to_step(walk: ExplorerState, step: str) -> ExplorerState:
 
 def carry_place(walk: ExplorerState, trace: Trace, step: str) -> Cell:
     """The cell of a step that has the place where one stands, or last stood, along each axis."""
-    own = zip(walk.axes, walk.place.cell, strict=True)
-    here = walk.known | {SAME.get(axis, axis): at for axis, at in own}
-    sizes = zip(trace.steps[step].axes, trace[step].shape, strict=True)
-    return tuple(min(here.get(SAME.get(axis, axis), 0), max(size - 1, 0)) for axis, size in sizes)
+    here = walk.known | by_axis(walk.axes, walk.place.cell)
+    cell = []
+    for axis, size in zip(trace.steps[step].axes, trace[step].shape, strict=True):
+        place = here.get(SAME.get(axis, axis), 0)
+        cell.append(within(place, size))
+    return tuple(cell)
 
 
 def go_step(walk: ExplorerState, by: int) -> ExplorerState:
@@ -258,8 +277,12 @@ def find_token(walk: ExplorerState, text: str) -> ExplorerState:
     """
     if "[" not in text:
         row, comma, column = text.partition(",")
-        place = [row.strip() or str(walk.row), column.strip() if comma else str(walk.column)]
-        text = f"{walk.step}[{','.join([*map(str, walk.lead), *place][-walk.array.ndim :])}]"
+        places = [str(place) for place in walk.lead]
+        places.append(row.strip() or str(walk.row))
+        places.append(column.strip() if comma else str(walk.column))
+        own_places = places[-walk.array.ndim :]  # a vector has no row
+        text = f"{walk.step}[{','.join(own_places)}]"
+
     address = parse_address(text).spell_out(walk.trace)
     return jump(walk, Place(walk.place.layer, address.step, address.cell(walk.trace)))
 

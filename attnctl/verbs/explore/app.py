@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -24,6 +24,7 @@ from attnctl.base.errors import AttnError
 from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.palette import background, styles_for
 from attnctl.drawing.screen.text import cells
+from attnctl.math.rules import Rule
 from attnctl.verbs import explore as go
 from attnctl.verbs.explore import ExplorerState, remake, view
 
@@ -49,6 +50,15 @@ def bind(
 ) -> Binding:
     """A key for the help, which says `more`, and where it is shown for the line at the foot."""
     return Binding(keys, action, what, tooltip=more, key_display=sign or None, show=show)
+
+
+def rules_in_words(rules: Mapping[Rule, bool]) -> str:
+    """The rules that may be switched, and which of them are on: causal (on), window 3,0."""
+    words = []
+    for rule, is_on in rules.items():
+        text = remake.rule_text(rule)
+        words.append(f"{text} (on)" if is_on else text)
+    return ", ".join(words)
 
 
 class Explorer(App[int]):
@@ -99,7 +109,9 @@ class Explorer(App[int]):
 
     def __init__(self, walk: ExplorerState, precision: int = 4, encoding: str = "utf-8") -> None:
         super().__init__(ansi_color=True)
-        self.walk, self.precision, self.encoding = walk, precision, encoding
+        self.walk = walk
+        self.precision = precision
+        self.encoding = encoding
         self.asked = ""
         self.written: list[str] = []
         self.error: Exception | None = None
@@ -163,11 +175,15 @@ class Explorer(App[int]):
         return Text("\n").join(Text.assemble(*line) for line in parts)
 
     def draw(self) -> None:
-        walk, screen = self.walk, self.marks
-        self.query_one("#title", Static).update(self.text(view.title(walk, screen)))
-        self.query_one("#heading", Static).update(self.text(*view.heading(walk, screen)))
-        arithmetic = view.arithmetic_lines(walk, screen, self.precision)
-        self.query_one("#arithmetic", Static).update(self.text(*arithmetic))
+        walk = self.walk
+        screen = self.marks
+        title = self.text(view.title(walk, screen))
+        heading = self.text(*view.heading(walk, screen))
+        arithmetic = self.text(*view.arithmetic_lines(walk, screen, self.precision))
+
+        self.query_one("#title", Static).update(title)
+        self.query_one("#heading", Static).update(heading)
+        self.query_one("#arithmetic", Static).update(arithmetic)
         self.query_one("#below").scroll_home(animate=False)
         self.show_choices("#steps", view.step_lines(walk, screen), walk.layer.steps.index(walk.step))
         self.show_choices("#operands", view.operand_lines(walk, screen), walk.operand)
@@ -181,7 +197,8 @@ class Explorer(App[int]):
 
     def draw_matrix(self, screen: Screen) -> None:
         """Draw the matrix, of a large one what is around the cursor."""
-        walk, table = self.walk, self.query_one(MatrixTable)
+        walk = self.walk
+        table = self.query_one(MatrixTable)
         rows, columns = view.matrix_at(walk.array, walk.lead).shape
         self.rows = view.window(walk.row, rows, self.rows)
         self.columns = view.window(walk.column, columns, self.columns)
@@ -192,18 +209,24 @@ class Explorer(App[int]):
         table.move_cursor(row=walk.row - self.rows.start, column=walk.column - self.columns.start)
 
     def fill(self, table: MatrixTable, screen: Screen) -> None:
-        walk, heat = self.walk, self.walk.heat
+        walk = self.walk
         table.clear(columns=True)
-        table.show_header, table.cell_padding = not heat, 0 if heat else 1
-        shown = view.table_cells(walk, self.rows, self.columns, screen, self.precision)
-        names = view.labels(walk, -1, self.columns, screen)
-        texts = [*names, *(text for row in shown for text, _ in row)]
-        width = 2 if heat else max(map(cells, texts), default=1)
-        for name in names:
+        table.show_header = not walk.heat
+        table.cell_padding = 0 if walk.heat else 1
+
+        rows = view.table_cells(walk, self.rows, self.columns, screen, self.precision)
+        row_names = view.labels(walk, -2, self.rows, screen)
+        column_names = view.labels(walk, -1, self.columns, screen)
+
+        width = 2  # a shade
+        if not walk.heat:
+            texts = [*column_names, *(text for row in rows for text, _ in row)]
+            width = max(map(cells, texts), default=1)
+        for name in column_names:
             table.add_column(Text(name, justify="right"), width=width)
-        for name, row in zip(view.labels(walk, -2, self.rows, screen), shown, strict=True):
-            found = [Text(text, self.style(words), justify="right") for text, words in row]
-            table.add_row(*found, label=Text(name))
+        for name, row in zip(row_names, rows, strict=True):
+            shown = [Text(text, self.style(words), justify="right") for text, words in row]
+            table.add_row(*shown, label=Text(name))
 
     def say(self, problems: Iterable[str]) -> None:
         self.notify("\n".join(map(self.marks.printable, problems)), markup=False)
@@ -232,9 +255,9 @@ class Explorer(App[int]):
 
     def action_cell(self, row: int, column: int) -> None:
         """A cell of the table that is shown, -1 for where one stands."""
-        walk = self.walk
-        there = walk.row if row < 0 else self.rows[row], walk.column if column < 0 else self.columns[column]
-        self.attempt(lambda walk: go.at_cell(walk, *there))
+        row_there = self.walk.row if row < 0 else self.rows[row]
+        column_there = self.walk.column if column < 0 else self.columns[column]
+        self.attempt(lambda walk: go.at_cell(walk, row_there, column_there))
 
     def action_follow(self) -> None:
         self.attempt(go.follow)
@@ -255,32 +278,38 @@ class Explorer(App[int]):
     # --- asking ---
 
     def action_ask(self, what: str) -> None:
-        walk, value, hint = self.walk, "", ""
+        walk = self.walk
+        value = ""
+        hint = ""
         try:
             match what:
                 case "find":
                     hint = "love, or love,AI, or a whole cell"
                 case "edit":
-                    remake.origin_of(walk)
+                    remake.origin_of(walk)  # refuses what cannot be edited before anything is typed
                     hint = "0.5, +=1, *=2"
                 case "seed":
                     value = str(remake.seed_of(walk) + 1)
                 case "rule":
-                    rules = remake.switchable_rules(walk).items()
-                    hint = ", ".join(remake.rule_text(rule) + " (on)" * on for rule, on in rules)
+                    hint = rules_in_words(remake.switchable_rules(walk))
         except AttnError as error:
             self.say(error.problems)
             return
+
         self.asked = what
         label = f"{remake.cell_here(walk)} =" if what == "edit" else f"{what}:"
-        self.query_one("#question", Static).update(Text(self.marks.printable(f"{label} ")))
+        question = Text(self.marks.printable(f"{label} "))
+        self.query_one("#question", Static).update(question)
         self.query_one("#ask").display = True
+
         entry = self.query_one(Input)
-        entry.value, entry.placeholder = value, hint
+        entry.value = value
+        entry.placeholder = hint
         entry.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        text, asked = event.value.strip(), self.asked
+        text = event.value.strip()
+        asked = self.asked
         answers: dict[str, Callable[[ExplorerState, str], ExplorerState]] = {
             "find": go.find_token,
             "edit": remake.add_edit,

@@ -69,17 +69,24 @@ def walk_again(walk: ExplorerState, **changes: Any) -> ExplorerState:
     An edit of a layer of a model flows into those after it. Raises AttnError where the settings
     have no meaning, and for edits in two layers.
     """
-    how, at = origin_of(walk), walk.place.layer
-    first = how.edited_in if how.settings.edits else at
-    settings = how.settings.with_(**changes)
-    if first != at and len(settings.edits) > len(how.settings.edits):
+    origin = origin_of(walk)
+    here = walk.place.layer
+    first = origin.edited_in if origin.settings.edits else here
+    settings = origin.settings.with_(**changes)
+    is_another_edit = len(settings.edits) > len(origin.settings.edits)
+    if first != here and is_another_edit:
         raise AttnError("an earlier layer is edited already; L goes back to it, u takes the edit back")
-    place = first if len(walk.layers) > 1 and walk.layer.made is not None else 0
-    before = how.source.after(place).run(without_edits(settings))
-    now = how.source.after(place).run(settings) if settings.edits else before
-    layers = layers_beside(now, Made(how.source, settings, first), before)
-    whole = (*walk.layers[:first], *layers, *walk.layers[first + len(layers) :])
-    return keep_place(replace(walk, layers=whole), walk)
+
+    # Of a model the layers before the edited one stay as they are.
+    is_model = len(walk.layers) > 1 and walk.layer.made is not None
+    source = origin.source.after(first if is_model else 0)
+    before = source.run(without_edits(settings))
+    now = source.run(settings) if settings.edits else before
+
+    layers = layers_beside(now, Made(origin.source, settings, first), before)
+    earlier = walk.layers[:first]
+    later = walk.layers[first + len(layers) :]
+    return keep_place(replace(walk, layers=(*earlier, *layers, *later)), walk)
 
 
 def keep_place(walk: ExplorerState, before: ExplorerState) -> ExplorerState:

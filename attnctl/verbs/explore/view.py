@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attnctl.base.words import number_repeats
+from attnctl.base.words import number_repeats, plural
 from attnctl.drawing.screen import Line, Screen, Span
 from attnctl.drawing.screen.grid import matrix_format
 from attnctl.drawing.screen.heat import levels_of
@@ -33,8 +33,7 @@ def title(walk: ExplorerState, screen: Screen) -> Line:
     if made is not None and made.settings.rules:
         facts.append(", ".join(rule.name for rule in made.settings.rules))
     if walk.layer.edits:
-        count = len(walk.layer.edits)
-        facts.append(f"{count} {'edit' if count == 1 else 'edits'} (u undoes)")
+        facts.append(f"{plural(len(walk.layer.edits), 'edit')} (u undoes)")
 
     sentence, *others = facts
     return [(sentence, "sentence"), *((screen.dot + text, "aside") for text in others)]
@@ -53,12 +52,14 @@ def heading(walk: ExplorerState, screen: Screen) -> list[Line]:
         words.append(f"{name} of {shape[axis]}")
     if walk.heat:
         words.append("heat")
-    words.append(summary(walk) or f"{' x '.join(axes[-2:])}, {' x '.join(map(str, shape[-2:]))}")
+    axes_words = " x ".join(axes[-2:])
+    sizes = " x ".join(map(str, shape[-2:]))
+    words.append(summary(walk) or f"{axes_words}, {sizes}")
 
-    return [
-        [(screen.printable(walk.step), "name"), (screen.printable(f" = {line.formula}"), "")],
-        [(screen.printable(screen.dot.join(words)), "aside")],
-    ]
+    name = screen.printable(walk.step)
+    formula = screen.printable(f" = {line.formula}")
+    aside = screen.printable(screen.dot.join(words))
+    return [[(name, "name"), (formula, "")], [(aside, "aside")]]
 
 
 def step_lines(walk: ExplorerState, screen: Screen) -> Iterator[Line]:

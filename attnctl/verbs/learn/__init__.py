@@ -197,18 +197,20 @@ def lessons(folder: str | FilePath | None = None) -> list[Lesson]:
         files = sorted(path for path in place.iterdir() if path.suffix in {".yaml", ".yml"})
     if not files:
         raise AttnError(f"{place}: no lesson in it; a lesson is a .yaml file")
-    found: list[Lesson] = []
+
+    read: list[Lesson] = []
     problems: list[str] = []
     for path in files:
         with collect_problems(problems):
-            found.append(read_lesson(path))
-    first: dict[str, str] = {}
-    for lesson in found:
-        namesake = first.setdefault(lesson.name, lesson.file)
+            read.append(read_lesson(path))
+
+    first_of_name: dict[str, str] = {}
+    for lesson in read:
+        namesake = first_of_name.setdefault(lesson.name, lesson.file)
         if namesake != lesson.file:
             problems.append(f"{lesson.file}: called {lesson.name}, as is {namesake}; rename one")
     raise_all(problems)
-    return found
+    return read
 
 
 PROGRESS = "attnctl/progress/1"
@@ -281,21 +283,16 @@ SECONDS = 20  # what a program of a few lines may take
 
 def begin_program(lesson: Lesson, trace: Trace) -> str:
     """The file that a learner goes on from: what the lesson gives, and what is to be written."""
-    given = [step for step in trace.steps.values() if isinstance(step.op, Given) or step.name == X]
-    asked = steps_to_write(lesson, trace)
-    lines = [
-        comment(f"{lesson.title}: {trace.sentence or ''}"),
-        "import numpy as np",
-        "",
-        *(
-            f"{step.name} = np.{np.array_repr(trace[step.name], precision=6)}  {comment(axes_text(step))}"
-            for step in given
-            if step.name != EMBEDDINGS and step.name.isidentifier()
-        ),
-        "",
-        "# Write these, a line each, and save: every line that is there is checked.",
-        *(comment(f"{step.name}: {formula_of(step)}  {axes_text(step)}") for step in asked),
-    ]
+    lines = [comment(f"{lesson.title}: {trace.sentence or ''}"), "import numpy as np", ""]
+    for step in trace.steps.values():
+        is_given = isinstance(step.op, Given) or step.name == X
+        if is_given and step.name != EMBEDDINGS and step.name.isidentifier():
+            numbers = np.array_repr(trace[step.name], precision=6)
+            lines.append(f"{step.name} = np.{numbers}  {comment(axes_text(step))}")
+
+    lines += ["", "# Write these, a line each, and save: every line that is there is checked."]
+    for step in steps_to_write(lesson, trace):
+        lines.append(comment(f"{step.name}: {formula_of(step)}  {axes_text(step)}"))
     return "\n".join(lines) + "\n"
 
 

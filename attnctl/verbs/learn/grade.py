@@ -98,11 +98,14 @@ def how_it_differs(typed: Typed, right: Array) -> str:
     if not (np.isfinite(typed.numbers) == np.isfinite(right)).all():
         return f"{unknown}; hidden scores are -inf, all others are numbers"
     if right.ndim == 0:
-        return f"{unknown}: it is too {'large' if typed.numbers > right else 'small'}"
+        size = "large" if typed.numbers > right else "small"
+        return f"{unknown}: it is too {size}"
 
     off = typed.off(right)
-    count = max(1, int((off > typed.tolerance(right)).sum()))
-    place = ", ".join(map(str, np.unravel_index(int(off.argmax()), off.shape)))
+    differs = off > typed.tolerance(right)
+    count = max(1, int(differs.sum()))
+    farthest = np.unravel_index(int(off.argmax()), off.shape)
+    place = ", ".join(map(str, farthest))
     return f"{unknown}: {count} of {off.size} numbers differ, most of all the one at [{place}]"
 
 
@@ -349,12 +352,16 @@ class Typed:
             return False
         if (np.isneginf(right) != np.isneginf(self.numbers)).any():
             return False
-        slack = np.maximum(1e-12, 1e-9 * np.abs(np.where(np.isfinite(right), right, 0)))
-        near = [
-            np.where(unit <= ENOUGH * self.size(right), self.tolerance(right, unit), 0.0)
-            for unit in (self.unit, np.asarray(self.unit.min()))
-        ]
-        return bool((self.off(right) <= slack + np.maximum(*near)).all())
+        size = np.abs(np.where(np.isfinite(right), right, 0))
+        slack = np.maximum(1e-12, 1e-9 * size)  # what counting in another order does to float64
+        finest = np.asarray(self.unit.min())
+        tolerance = np.maximum(self.rounding(right, self.unit), self.rounding(right, finest))
+        return bool((self.off(right) <= slack + tolerance).all())
+
+    def rounding(self, right: Array, unit: Array) -> Array:
+        """What rounding to this last place may do; nothing where that says too little of a number."""
+        tells_enough = unit <= ENOUGH * self.size(right)
+        return np.where(tells_enough, self.tolerance(right, unit), 0.0)
 
     def off(self, right: Array) -> Array:
         """Return each number's error, 0 where not both are finite."""
@@ -389,7 +396,8 @@ def read_number(text: str) -> Typed:
     if not numeral or not (numeral[2] or numeral[3]):
         has_comma = re.fullmatch(r"[-+]?[0-9]+,[0-9]+", word)
         advice = "write a point for the comma" if has_comma else "like 0.62"
-        raise AttnError(f"{quote(word) if word else 'nothing'} is not a number; {advice}")
+        written = quote(word) if word else "nothing"
+        raise AttnError(f"{written} is not a number; {advice}")
 
     sign, whole, decimals, power, percent = numeral.groups()
     exponent = int(power or 0) - (2 if percent else 0)

@@ -42,19 +42,30 @@ MARKS = {True: "right", False: "not right yet", None: "cannot tell"}
 def paragraphs(text: str, screen: Screen, style: str = "") -> Iterator[Line]:
     """A text at most 80 columns wide; lines that begin with spaces stay as they are."""
     width = min(WIDEST, screen.width)
-    for filled, lines in groupby(text.rstrip().split("\n"), lambda line: line.strip() and line[0] != " "):
-        if filled:
+    for is_prose, lines in groupby(text.rstrip().split("\n"), is_prose_line):
+        if is_prose:
             whole = " ".join(line.strip() for line in lines)
-            yield from ([(screen.printable(line), style)] for line in fold_text(whole, width))
-        else:
-            yield from ([(screen.printable(line), "")] if line.strip() else [] for line in lines)
+            for line in fold_text(whole, width):
+                yield [(screen.printable(line), style)]
+            continue
+
+        for line in lines:
+            if line.strip():
+                yield [(screen.printable(line), "")]
+            else:
+                yield []
+
+
+def is_prose_line(line: str) -> bool:
+    return bool(line.strip()) and not line.startswith(" ")
 
 
 def list_lines(lessons: Sequence[Lesson], done: Mapping[str, int], screen: Screen) -> Iterator[Element]:
     rows = []
     for number, lesson in enumerate(lessons, start=1):
         state = "done" if lesson.name in done else ""
-        name, title = screen.printable(lesson.name), screen.printable(lesson.title)
+        name = screen.printable(lesson.name)
+        title = screen.printable(lesson.title)
         rows.append([(str(number), ""), (state, ""), (name, "name"), (title, "")])
     titles = [["", "", "lesson", "about"]]
     yield from Listing(screen, titles, rows, left=frozenset({1, 2, 3})).fit(3).lines()
@@ -76,7 +87,8 @@ def lesson_lines(lesson: Lesson, number: int, of: int, trace: Trace, screen: Scr
         yield from step_lines(trace, trace.select([name]).steps[name], screen, View(), heads)
         yield []
     for text in lesson.see:
-        yield [(screen.printable(f"{text} = {as_numbers(evaluate(text, trace)):.4g}"), "")]
+        value = as_numbers(evaluate(text, trace))
+        yield [(screen.printable(f"{text} = {value:.4g}"), "")]
     if lesson.see:
         yield []
     yield from paragraphs(lesson.ask, screen, "name")
@@ -87,8 +99,11 @@ def verdict_lines(verdict: AnswerVerdict, screen: Screen) -> Iterator[Element]:
     if verdict.right:
         yield [("Right.", "name")]
         return
-    said = "Not right yet: " * (verdict.right is False) + f"{verdict.says}."
-    yield from paragraphs(said[:1].upper() + said[1:], screen)
+
+    sentence = f"{verdict.says}."
+    if verdict.right is False:  # None is what cannot be judged
+        sentence = f"Not right yet: {sentence}"
+    yield from paragraphs(sentence[:1].upper() + sentence[1:], screen)
     if verdict.mistake:
         also = f"; also fits: {', '.join(verdict.also[:3])}" if verdict.also else ""
         yield [(screen.printable(f"({verdict.mistake}{also})"), "aside")]
@@ -120,11 +135,16 @@ def arithmetic_lines(lesson: Lesson, trace: Trace, screen: Screen) -> list[Eleme
 def graded_lines(verdicts: Mapping[str, AnswerVerdict | None], screen: Screen) -> Iterator[Element]:
     rows = []
     for name, verdict in verdicts.items():
-        mark = "not answered" if verdict is None else MARKS[verdict.right]
-        says = "" if verdict is None or verdict.right else (verdict.mistake or verdict.says)
+        mark = "not answered"
+        says = ""
+        if verdict is not None:
+            mark = MARKS[verdict.right]
+            says = "" if verdict.right else verdict.mistake or verdict.says
         rows.append([(screen.printable(name), "name"), (mark, ""), (screen.printable(says), "")])
+
     titles = [["lesson", "answer", "what it shows"]]
     yield from Listing(screen, titles, rows, left=frozenset({0, 1, 2})).fit(2).lines()
+
     right = sum(verdict is not None and verdict.right is True for verdict in verdicts.values())
     yield []
     yield [(f"{right} of {plural(len(verdicts), 'lesson')} right.", "")]

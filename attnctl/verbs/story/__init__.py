@@ -375,13 +375,15 @@ def mixes(trace: Trace, step: Step) -> Iterator[Mix | OddRows]:
     if unmixed:
         yield OddRows(step.name, UNMIXED, unmixed)
 
-    for row in [row for row in rows if row not in unmixed][:MOST_ROWS]:
+    others = [row for row in rows if row not in unmixed]
+    for row in others[:MOST_ROWS]:
         row_weights = weights[row]
         largest = np.argsort(-row_weights, kind="stable")[:MOST_PARTS]
         parts = tuple((int(key), float(row_weights[key])) for key in largest if row_weights[key] > 0)
 
         # Rounding may put the sum of a row a little below its own parts.
-        rest = float(row_weights.sum(dtype=np.float64)) - sum(share for _, share in parts)
+        whole = float(row_weights.sum(dtype=np.float64))
+        rest = whole - sum(share for _, share in parts)
         yield Mix(step.name, row, parts, max(rest, 0.0))
 
 
@@ -467,7 +469,8 @@ def hidden_causes(trace: Trace, step: Step) -> Iterator[tuple[str, Array]]:
 
     if isinstance(step.op, ops.Hide):
         hidden_by = step.op.hidden_by(shape, *others)
-        causes = [rule.label for rule in step.op.rules] + [names.MASK] * len(others)
+        causes = [rule.label for rule in step.op.rules]
+        causes += [names.MASK for _ in others]
         for number, cause in enumerate(causes):
             yield cause, hidden_by == number
 

@@ -54,10 +54,12 @@ def say_tokens(trace: Trace, screen: Screen) -> str:
     if trace.ids and len(trace.ids) == len(tokens):
         words = [f"{word} ({number})" for word, number in zip(words, trace.ids, strict=False)]
 
+    listed = ", ".join(words)
+    if len(tokens) > WIDEST:
+        listed = f"{listed} and {len(tokens) - WIDEST} more"
     count = plural(len(tokens), "token")
     with_ids = ", each with its id" if trace.ids else ""
-    more = f" and {len(tokens) - WIDEST} more" if len(tokens) > WIDEST else ""
-    return f"{count}{with_ids}: {', '.join(words)}{more}."
+    return f"{count}{with_ids}: {listed}."
 
 
 def chapter_lines(story: Story, number: int, screen: Screen) -> Iterator[Element]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import log2
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from attnctl.math.axes import LEAD
 from attnctl.math.kind import spans
 from attnctl.math.ops import base, chunks, delta, models, norms, pages, products, scores, vectors
 from attnctl.math.ops.base import parse_signature
+from attnctl.math.ops.products import with_lead_numbered
 from attnctl.math.rules import PerBatch, alibi_slopes, per_batch
 
 PREFERRED = {
@@ -29,6 +31,8 @@ PREFERRED = {
     "d_model": "m", "d_k": "d", "d_v": "v", "chunk": "c",
 }  # fmt: skip
 """Letters of axes in an einsum; one that is taken gives way to the first that is free."""
+
+OTHERS = "ijlopqrstuvwxyz"
 
 
 class NotWrittenError(Exception):
@@ -61,6 +65,10 @@ class Writing:
     def x(self) -> str:
         return self.names[0]
 
+    def call(self, function: str, *arguments: str) -> str:
+        """A call of a function of the library."""
+        return self.library.call(function, *arguments)
+
     @property
     def is_batched(self) -> bool:
         return len(self.shape) > 3
@@ -72,61 +80,70 @@ class Writing:
     def einsum(self) -> str:
         """The contraction of the first inputs that the signature of the op says."""
         takes, gives = self.spread_axes()
-        every = list(dict.fromkeys(axis for own in takes for axis in own))
-        letters: dict[str, str] = {}
-        shown = {axis: label for own, labels in zip(takes, self.axes, strict=False)
-                 for axis, label in zip(own, labels, strict=False)}  # fmt: skip
-        for axis in every:
-            first = PREFERRED.get(shown.get(axis, axis), "")
-            free = [first, *"ijlopqrstuvwxyz"] if first else [*"ijlopqrstuvwxyz"]
-            letters[axis] = next(letter for letter in free if letter not in letters.values())
-        spelled = ["".join(letters[axis] for axis in own) for own in (*takes, gives)]
-        pattern = f"{','.join(spelled[:-1])}->{spelled[-1]}"
-        return self.library.call("einsum", f'"{pattern}"', *self.names[: len(takes)])
+        letter_of = self.letters(takes)
+
+        def spell(axes: Sequence[str]) -> str:
+            return "".join(letter_of[axis] for axis in axes)
+
+        pattern = f"{','.join(map(spell, takes))}->{spell(gives)}"
+        return self.call("einsum", f'"{pattern}"', *self.names[: len(takes)])
+
+    def letters(self, takes: Sequence[Sequence[str]]) -> dict[str, str]:
+        """A letter for each axis of a signature, where it can be that of the axis that tables show."""
+        shown: dict[str, str] = {}
+        for axes, labels in zip(takes, self.axes, strict=False):
+            shown.update(zip(axes, labels, strict=True))
+
+        letter_of: dict[str, str] = {}
+        for axis in dict.fromkeys(chain.from_iterable(takes)):
+            wanted = PREFERRED.get(shown.get(axis, axis), "")
+            candidates = [*wanted, *OTHERS]
+            letter_of[axis] = next(letter for letter in candidates if letter not in letter_of.values())
+        return letter_of
 
     def spread_axes(self) -> tuple[list[list[str]], list[str]]:
         """The axes of the first two inputs and of the result, leading ones by number from the right."""
         named, gives = parse_signature(self.op.signature)
-        named = tuple(map(there, named[: min(2, len(self.names))], self.shapes))
-        gives = there(gives, self.shape)
-        leads = [
-            len(shape) - len(own) + own.count(LEAD) for shape, own in zip(self.shapes, named, strict=False)
-        ]
-
-        def spread(own: Sequence[str], lead: int) -> list[str]:
-            before = [str(at) for at in range(lead, 0, -1)] if LEAD in own else []
-            return [*before, *(axis for axis in own if axis != LEAD)]
-
-        return [spread(own, lead) for own, lead in zip(named, leads, strict=True)], spread(
-            gives, max(leads)
-        )
+        count = min(2, len(self.names))
+        takes: list[list[str]] = []
+        longest = 0
+        for axes, shape in zip(named[:count], self.shapes, strict=False):
+            own = there(axes, shape)
+            lead = len(shape) - len(own) + own.count(LEAD)
+            longest = max(longest, lead)
+            takes.append(with_lead_numbered(own, lead))
+        return takes, with_lead_numbered(there(gives, self.shape), longest)
 
     # --- where queries and keys stand ---
 
     def positions(self, tokens: int, start: PerBatch, name: str = "position", axes: int = 2) -> str:
         """The position of each token; of each member where they differ, so that it broadcasts."""
         if isinstance(start, int):
-            first = f"{start}, {start + tokens}" if start else f"{tokens}"
-            return self.let(name, self.library.call("arange", first))
+            return self.let(name, self.count_from(start, tokens))
         return self.numbers(name, np.arange(tokens) + per_batch(start, axes=axes))
+
+    def count_from(self, start: int, count: int) -> str:
+        """So many whole numbers from one on."""
+        return self.call("arange", f"{start}, {start + count}" if start else f"{count}")
 
     def queries(self) -> str:
         """The positions of the queries, a row each."""
-        count, offset = self.shape[-2], self.op.offset
+        count = self.shape[-2]
+        offset = self.op.offset
         if isinstance(offset, int):
-            first = f"{offset}, {offset + count}" if offset else f"{count}"
-            return self.let("query", f"{self.library.call('arange', first)}[:, None]")
+            return self.let("query", f"{self.count_from(offset, count)}[:, None]")
         return self.numbers("query", np.arange(count)[:, None] + per_batch(offset))
 
     def keys(self) -> str:
-        return self.let("key", self.library.call("arange", str(self.shape[-1])))
+        return self.let("key", self.call("arange", str(self.shape[-1])))
 
 
 def there(axes: tuple[str, ...], shape: Shape) -> tuple[str, ...]:
     """The axes of a signature that an array of this shape has, of those that may be lacking."""
-    lacking = len(axes) - len(shape)
-    optional = [axis for axis in axes if axis.endswith("?")][: max(lacking, 0)]
-    return tuple(axis.rstrip("?") for axis in axes if axis not in optional)
+    lacking = max(len(axes) - len(shape), 0)
+    optional = [axis for axis in axes if axis.endswith("?")]
+    left_out = optional[:lacking]
+    return tuple(axis.rstrip("?") for axis in axes if axis not in left_out)
 
 
 Writer = Callable[[Writing], str]
@@ -149,21 +166,25 @@ def writes(*kinds: type[base.Op]) -> Callable[[Writer], Writer]:
 @writes(ops.MatMulT)
 def matmul_t(w: Writing) -> str:
     a, b = w.names
-    return w.product(f"{a} @ {w.library.transposed(b)}")
+    b_transposed = w.library.transposed(b)
+    return w.product(f"{a} @ {b_transposed}")
 
 
 @writes(ops.MatMul)
 def matmul(w: Writing) -> str:
     a, b, *bias = w.names
-    return " + ".join([w.product(f"{a} @ {b}"), *bias])
+    product = w.product(f"{a} @ {b}")
+    return " + ".join([product, *bias])
 
 
 @writes(vectors.Project)
 def project(w: Writing) -> str:
     x, matrix, *bias = w.names
-    rows = f"{x}[:, None]" if len(w.shapes[0]) > 2 else x
+    has_members = len(w.shapes[0]) > 2
+    rows = f"{x}[:, None]" if has_members else x
+    product = w.product(f"{rows} @ {matrix}")
     added = [f"{each}[:, None]" for each in bias]
-    return " + ".join([w.product(f"{rows} @ {matrix}"), *added])
+    return " + ".join([product, *added])
 
 
 @writes(products.TMatMul)
@@ -189,16 +210,18 @@ def project_back(w: Writing) -> str:
 
 @writes(products.SumRows, products.SumTokens, norms.SumProducts, norms.SumProductsOfHeads)
 def sum_rows(w: Writing) -> str:
-    takes, gives = w.spread_axes()
-    summed = tuple(at for at, axis in enumerate(takes[0]) if axis not in gives)
+    (first, *_), gives = w.spread_axes()
+    summed = tuple(place for place, axis in enumerate(first) if axis not in gives)
+    over = summed[0] if len(summed) == 1 else summed
     factors = " * ".join(w.names)
     x = f"({factors})" if len(w.names) > 1 else factors
-    return w.product(w.library.reduce("sum", x, summed[0] if len(summed) == 1 else summed))
+    return w.product(w.library.reduce("sum", x, over))
 
 
 @writes(products.RowDot)
 def row_dot(w: Writing) -> str:
-    return w.product(w.library.reduce("sum", f"({w.names[0]} * {w.names[1]})", -1))
+    a, b = w.names
+    return w.product(w.library.reduce("sum", f"({a} * {b})", -1))
 
 
 # --- sums, copies ---
@@ -215,12 +238,14 @@ def copy(w: Writing) -> str:
 
 @writes(base.Add)
 def add(w: Writing) -> str:
-    return f"{w.names[0]} + {w.names[1]}"
+    a, b = w.names
+    return f"{a} + {b}"
 
 
 @writes(models.AddScaled)
 def add_scaled(w: Writing) -> str:
-    return f"{w.names[0]} + {w.op.factor!r} * {w.names[1]}"
+    a, b = w.names
+    return f"{a} + {w.op.factor!r} * {b}"
 
 
 @writes(base.AddAll)
@@ -232,21 +257,28 @@ def add_all(w: Writing) -> str:
 def sum_like(w: Writing) -> str:
     d, like = w.shapes
     before = len(d) - len(like)
-    axes = tuple(at for at in range(len(d)) if at < before or (like[at - before] == 1 and d[at] > 1))
-    if not axes:
+    summed = []
+    for axis, size in enumerate(d):
+        is_spread = axis >= before and like[axis - before] == 1 and size > 1
+        if axis < before or is_spread:
+            summed.append(axis)
+    if not summed:
         return w.x
-    total = w.library.reduce("sum", w.x, axes, keep=True)
+
+    total = w.library.reduce("sum", w.x, tuple(summed), keep=True)
     return w.library.reshaped(total, like) if before else total
 
 
 @writes(norms.ScaleColumns)
 def scale_columns(w: Writing) -> str:
-    return f"{w.names[0]} * {w.names[1]}"
+    x, factors = w.names
+    return f"{x} * {factors}"
 
 
 @writes(norms.ScaleHeads)
 def scale_heads(w: Writing) -> str:
-    return f"{w.names[0]} * {w.names[1]}[:, None, None]"
+    x, factors = w.names
+    return f"{x} * {factors}[:, None, None]"
 
 
 # --- scores ---
@@ -254,12 +286,16 @@ def scale_heads(w: Writing) -> str:
 
 @writes(ops.Scale)
 def scale(w: Writing) -> str:
-    return f"{w.x} / {w.library.root(w.op.d_k)}" if w.op.factor is None else f"{w.x} * {w.op.factor!r}"
+    if w.op.factor is None:
+        return f"{w.x} / {w.library.root(w.op.d_k)}"
+    return f"{w.x} * {w.op.factor!r}"
 
 
 @writes(scores.Squeeze)
 def squeeze(w: Writing) -> str:
-    return f"{w.op.cap!r} * {w.library.call('tanh', f'{w.x} / {w.op.cap!r}')}"
+    cap = w.op.cap
+    bent = w.call("tanh", f"{w.x} / {cap!r}")
+    return f"{cap!r} * {bent}"
 
 
 @writes(scores.SqueezeBack)
@@ -302,13 +338,15 @@ def softmax_of(w: Writing, x: str, *, blind: bool) -> str:
     own = w.library.softmax.format(x)
     if own:
         return w.library.without_nan(own) if blind else own
-    return f"{w.helper('softmax', SOFTMAX_OF_SEEN if blind else SOFTMAX)}({x})"
+    function = w.helper("softmax", SOFTMAX_OF_SEEN if blind else SOFTMAX)
+    return f"{function}({x})"
 
 
 def logsumexp_of(w: Writing, x: str, *, blind: bool) -> str:
     if w.library.logsumexp:
         return w.library.logsumexp.format(x)
-    return f"{w.helper('log_sum_exp', LOGSUMEXP_OF_SEEN if blind else LOGSUMEXP)}({x})"
+    function = w.helper("log_sum_exp", LOGSUMEXP_OF_SEEN if blind else LOGSUMEXP)
+    return f"{function}({x})"
 
 
 def is_blind(score: Array) -> bool:
@@ -335,7 +373,7 @@ def log_of_sum(w: Writing) -> str:
 @writes(scores.LogSumExpBack)
 def log_sum_exp_back(w: Writing) -> str:
     s, total, d = w.names
-    share = w.library.call("exp", f"{s} - {total}[..., None]")
+    share = w.call("exp", f"{s} - {total}[..., None]")
     if is_blind(w.arrays[0]):
         share = w.library.without_nan(share)
     return f"{share} * {d}[..., None]"
@@ -346,15 +384,18 @@ def sink_softmax(w: Writing) -> str:
     s, sink = w.names
     column = w.library.spread(f"{sink}[:, None, None]", (*w.shape[:-1], 1))
     both = w.let("with_sink", w.library.joined([s, column], -1))
-    return f"{softmax_of(w, both, blind=False)}[..., :-1]"
+    shares = softmax_of(w, both, blind=False)  # the sink at least is seen
+    return f"{shares}[..., :-1]"
 
 
 @writes(models.SinkBack)
 def sink_back(w: Writing) -> str:
     a, mean = w.names
-    lost = f"((1 - {w.library.reduce('sum', a, -1)}) * {mean})"
+    of_keys = w.library.reduce("sum", a, -1)
+    lost = f"((1 - {of_keys}) * {mean})"
     axes = (0, 2) if len(w.shapes[1]) > 2 else 1
-    return f"-{w.library.reduce('sum', lost, axes)}"
+    total = w.library.reduce("sum", lost, axes)
+    return f"-{total}"
 
 
 @writes(models.Remainder)
@@ -371,12 +412,13 @@ def remainder_back(w: Writing) -> str:
 def slope(w: Writing) -> str:
     heads = w.shape[-3]
     if log2(heads).is_integer():
-        lib = w.library
-        slopes = f"2.0 ** (-8 * {lib.call('arange', '1', str(heads + 1))} / {heads})"
-        slopes = w.let("slopes", slopes)
+        numbers = w.call("arange", "1", str(heads + 1))
+        slopes = w.let("slopes", f"2.0 ** (-8 * {numbers} / {heads})")
     else:
         slopes = w.numbers("slopes", alibi_slopes(heads))
-    return f"{w.x} - {slopes}[:, None, None] * abs({w.queries()} - {w.keys()})"
+    query = w.queries()
+    key = w.keys()
+    return f"{w.x} - {slopes}[:, None, None] * abs({query} - {key})"
 
 
 @writes(scores.Hide)
@@ -384,11 +426,12 @@ def hide(w: Writing) -> str:
     s, *mask = w.names
     otherwise = f"-{w.library.np}.inf" if w.op.hidden else "0"
     if not w.op.rules:
-        return w.library.call("where", mask[0], s, otherwise)
+        return w.call("where", mask[0], s, otherwise)
     parts = [seen_by(w, rule) for rule in w.op.rules]
     if len(parts) + len(mask) > 1:
         parts = [f"({part})" for part in parts]
-    return w.library.call("where", w.let("seen", " & ".join([*parts, *mask])), s, otherwise)
+    seen = w.let("seen", " & ".join([*parts, *mask]))
+    return w.call("where", seen, s, otherwise)
 
 
 @writes(models.Buckets)
@@ -399,33 +442,42 @@ def buckets(w: Writing) -> str:
     of_cell = w.op.buckets(np.asarray(key - query), w.shapes[1][-1])
     if of_cell.ndim > 2:
         raise NotWrittenError("buckets of members that stand in other places")
-    return f"{s} + {table}[:, {w.numbers('bucket', of_cell)}]"
+    bucket = w.numbers("bucket", of_cell)
+    return f"{s} + {table}[:, {bucket}]"
 
 
 # --- chunks of keys ---
 
 
-def parts_of(w: Writing) -> tuple[str, bool]:
-    """The variable of the chunks, and whether a row sees nothing of one."""
-    (score, *_) = w.arrays
+class Parts(NamedTuple):
+    """Chunks of keys: the variable that holds them, and whether a row sees nothing of one."""
+
+    name: str
+    blind: bool
+
+
+def parts_of(w: Writing) -> Parts:
+    score = w.arrays[0]
     cut = spans(w.op.chunks, score.shape[-1])
     blind = any(is_blind(score[..., start:stop]) for start, stop in cut)
-    return w.let("chunks", str([tuple(ends) for ends in cut])), blind
+    name = w.let("chunks", str([tuple(ends) for ends in cut]))
+    return Parts(name, blind)
 
 
 @writes(chunks.ChunkLogSumExp)
 def chunk_log_sum_exp(w: Writing) -> str:
-    parts, blind = parts_of(w)
-    each = logsumexp_of(w, f"{w.x}[..., start:stop]", blind=blind)
-    return w.library.stacked(f"{each} for start, stop in {parts}", -3)
+    parts = parts_of(w)
+    each = logsumexp_of(w, f"{w.x}[..., start:stop]", blind=parts.blind)
+    return w.library.stacked(f"{each} for start, stop in {parts.name}", -3)
 
 
 @writes(chunks.ChunkOutputs)
 def chunk_outputs(w: Writing) -> str:
     s, v = w.names
-    parts, blind = parts_of(w)
-    each = f"{softmax_of(w, f'{s}[..., start:stop]', blind=blind)} @ {v}[..., start:stop, :]"
-    return w.library.stacked(f"{each} for start, stop in {parts}", -4)
+    parts = parts_of(w)
+    weights = softmax_of(w, f"{s}[..., start:stop]", blind=parts.blind)
+    each = f"{weights} @ {v}[..., start:stop, :]"
+    return w.library.stacked(f"{each} for start, stop in {parts.name}", -4)
 
 
 @writes(chunks.MergeLogSumExp)
@@ -438,10 +490,10 @@ def merge_log_sum_exp(w: Writing) -> str:
 def shares(w: Writing) -> str:
     parts, whole, *sink = w.names
     for logit in sink:
-        whole = w.let("with_sink_too", w.library.call("logaddexp", whole, f"{logit}[:, None]"))
+        whole = w.let("with_sink_too", w.call("logaddexp", whole, f"{logit}[:, None]"))
     if len(w.shapes[1]) > 2:
         whole = f"{whole}[:, None]"
-    share = w.library.call("exp", f"{parts} - {whole}")
+    share = w.call("exp", f"{parts} - {whole}")
     return w.library.without_nan(share) if np.isneginf(w.arrays[1]).any() else share
 
 
@@ -456,11 +508,11 @@ def merge_chunks(w: Writing) -> str:
 
 @writes(vectors.Sinusoid)
 def sinusoid(w: Writing) -> str:
-    lib, op = w.library, w.op
+    op = w.op
     place = w.numbers("position", op.places) if op.documents else w.positions(op.length, op.start)
-    column = w.let("column", lib.call("arange", str(op.d_model)))
+    column = w.let("column", w.call("arange", str(op.d_model)))
     angle = w.let("angle", f"{place}[:, None] / 10000.0 ** (2 * ({column} // 2) / {op.d_model})")
-    return lib.call("where", f"{column} % 2 == 0", lib.call("sin", angle), lib.call("cos", angle))
+    return w.call("where", f"{column} % 2 == 0", w.call("sin", angle), w.call("cos", angle))
 
 
 ROTATE_HALVES = '''\
@@ -481,48 +533,67 @@ def rotate(x, angle):
 
 @writes(vectors.Rotate)
 def rotate(w: Writing) -> str:
-    op, lib = w.op, w.library
-    angle, pairs = angle_of(w)
-    turned = w.helper("rotate", ROTATE_NEIGHBOURS if op.interleaved else ROTATE_HALVES)
-    width, first, stop = w.shapes[0][-1], op.first, op.first + 2 * pairs
-    is_whole = (first, stop) == (0, width)
-    own = w.x if is_whole else f"{w.x}[..., {first}:{stop}]"
-    text = f"{turned}({own}, {'-' if op.back else ''}{angle})"
+    op = w.op
+    angle = angle_of(w)
+    function = w.helper("rotate", ROTATE_NEIGHBOURS if op.interleaved else ROTATE_HALVES)
+
+    width = w.shapes[0][-1]
+    first = op.first
+    stop = first + 2 * angle.pairs
+    is_whole = first == 0 and stop == width
+    columns = w.x if is_whole else f"{w.x}[..., {first}:{stop}]"
+    sign = "-" if op.back else ""
+    turned = f"{function}({columns}, {sign}{angle.name})"
     if op.factor != 1:
-        text = f"{op.factor!r} * {text}"
+        turned = f"{op.factor!r} * {turned}"
     if is_whole:
-        return text
-    before = [f"{w.x}[..., :{first}]"] * (first > 0)
-    behind = [f"{w.x}[..., {stop}:]"] * (stop < width)
-    return lib.joined([*before, text, *behind], -1)
+        return turned
+
+    parts = [turned]
+    if first > 0:
+        parts.insert(0, f"{w.x}[..., :{first}]")
+    if stop < width:
+        parts.append(f"{w.x}[..., {stop}:]")
+    return w.library.joined(parts, -1)
 
 
-def angle_of(w: Writing) -> tuple[str, int]:
-    """The angle of each token and pair of columns, and how many pairs there are."""
-    op, lib = w.op, w.library
-    forward = op if not op.back else replace(op, back=False)
+class Angle(NamedTuple):
+    """The variable of the angle of each token and pair of columns, and how many pairs there are."""
+
+    name: str
+    pairs: int
+
+
+def angle_of(w: Writing) -> Angle:
+    op = w.op
+    *_, tokens, width = w.shapes[0]
+    forward = replace(op, back=False) if op.back else op
     angles = forward.angles(np.zeros(w.shapes[0]))
     pairs = angles.shape[-1]
     if op.places or op.documents or not isinstance(op.start, int):
-        return w.numbers("angle", angles), pairs
-    place = w.positions(w.shapes[0][-2], op.start)
+        return Angle(w.numbers("angle", angles), pairs)
+
+    place = w.positions(tokens, op.start)
     if op.frequencies:
-        return w.let(
-            "angle", f"{place}[:, None] * {w.numbers('frequency', np.array(op.frequencies))}"
-        ), pairs
-    dims = op.dims or w.shapes[0][-1] - op.first
-    pair = lib.call("arange", str(pairs))
-    return w.let("angle", f"{place}[:, None] * {op.theta!r} ** (-2 * {pair} / {dims})"), pairs
+        frequency = w.numbers("frequency", np.array(op.frequencies))
+        return Angle(w.let("angle", f"{place}[:, None] * {frequency}"), pairs)
+
+    dims = op.dims or width - op.first
+    pair = w.call("arange", str(pairs))
+    return Angle(w.let("angle", f"{place}[:, None] * {op.theta!r} ** (-2 * {pair} / {dims})"), pairs)
 
 
 @writes(models.Temper)
 def temper(w: Writing) -> str:
     op = w.op
+    tokens = w.shapes[0][-2]
     if not isinstance(op.start, int):
-        return f"{w.x} * {w.numbers('factor', op.factors(w.shapes[0][-2]))}"
-    place = w.positions(w.shapes[0][-2], op.start)
+        factor = w.numbers("factor", op.factors(tokens))
+        return f"{w.x} * {factor}"
+
+    place = w.positions(tokens, op.start)
     moved = f"({place} + {op.first})" if op.first else place
-    grown = w.library.call("log1p", f"{moved} // {op.every}")
+    grown = w.call("log1p", f"{moved} // {op.every}")
     return f"{w.x} * (1 + {op.beta!r} * {grown})[:, None]"
 
 
@@ -542,7 +613,8 @@ def repeat(w: Writing) -> str:
 @writes(vectors.SumGroups)
 def sum_groups(w: Writing) -> str:
     *lead, heads, keys, width = w.shapes[0]
-    groups = w.library.reshaped(w.x, (*lead, heads // w.op.times, w.op.times, keys, width))
+    times = w.op.times
+    groups = w.library.reshaped(w.x, (*lead, heads // times, times, keys, width))
     return w.library.reduce("sum", groups, -3)
 
 
@@ -554,13 +626,16 @@ def merge(w: Writing) -> str:
 @writes(vectors.Split)
 def split(w: Writing) -> str:
     *lead, heads, queries, width = w.shape
-    return w.library.heads_exchanged(w.library.reshaped(w.x, (*lead, queries, heads, width)))
+    by_query = w.library.reshaped(w.x, (*lead, queries, heads, width))
+    return w.library.heads_exchanged(by_query)
 
 
 @writes(models.Beside)
 def beside(w: Writing) -> str:
     own, shared = w.names
-    spread = w.library.spread(f"{shared}[..., None, :, :]", (*w.shapes[0][:-1], w.shapes[1][-1]))
+    own_shape, shared_shape = w.shapes
+    shape = (*own_shape[:-1], shared_shape[-1])
+    spread = w.library.spread(f"{shared}[..., None, :, :]", shape)
     return w.library.joined([own, spread], -1)
 
 
@@ -577,13 +652,16 @@ def shared_columns(w: Writing) -> str:
 
 @writes(pages.Gather)
 def gather(w: Writing) -> str:
-    page, slot, there = w.op.rows(w.shapes[0][1])
-    places = w.numbers("page", page), w.numbers("slot", slot)
-    rows = w.library.heads_exchanged(f"{w.x}[{', '.join(places)}]")
-    if there.all():
+    slots = w.op.rows(w.shapes[0][1])
+    page = w.numbers("page", slots.page)
+    slot = w.numbers("slot", slots.slot)
+    rows = w.library.heads_exchanged(f"{w.x}[{page}, {slot}]")
+    if slots.there.all():
         return rows
-    lead = "[:, None, :, None]" if there.ndim > 1 else "[:, None]"
-    return w.library.call("where", f"{w.numbers('there', there)}{lead}", rows, "0")
+
+    there = w.numbers("there", slots.there)
+    beside = "[:, None, :, None]" if slots.there.ndim > 1 else "[:, None]"
+    return w.call("where", f"{there}{beside}", rows, "0")
 
 
 # --- gates and norms ---
@@ -594,7 +672,8 @@ def gate(w: Writing) -> str:
     x, own = w.names
     if w.library.name in {"torch", "jax"}:
         return f"{x} * {w.library.sigmoid(own)}"
-    return f"{x} / (1 + {w.library.call('exp', f'-{own}')})"
+    grown = w.call("exp", f"-{own}")
+    return f"{x} / (1 + {grown})"
 
 
 @writes(models.GateBack)
@@ -612,18 +691,30 @@ def sigmoid(w: Writing) -> str:
 @writes(delta.SwishGate)
 def swish_gate(w: Writing) -> str:
     x, own = w.names
-    return f"{x} * {own} / (1 + {w.library.call('exp', f'-{own}')})"
+    grown = w.call("exp", f"-{own}")
+    return f"{x} * {own} / (1 + {grown})"
 
 
-def normed(w: Writing, norm: Any, x: str) -> tuple[str, str]:
+class Normed(NamedTuple):
     """A row without its weight as an expression, and the root that it was divided by as a variable."""
-    lib = w.library
-    over: Any = (-3, -1) if norm.heads else -1
+
+    text: str
+    root: str
+
+
+def normed(w: Writing, norm: Any, x: str) -> Normed:
     if norm.centred:
-        x = w.let(f"{x}_centred", f"{x} - {lib.reduce('mean', x, over, keep=True)}")
-    square = lib.reduce("mean", f"({x}**2)", over, keep=True)
-    root = w.let(f"root_of_{x}", lib.call("sqrt", f"{square} + {norm.eps!r}"))
-    return f"{x} / {root}", root
+        mean = mean_of_row(w, norm, x)
+        x = w.let(f"{x}_centred", f"{x} - {mean}")
+    square = mean_of_row(w, norm, f"({x}**2)")
+    root = w.let(f"root_of_{x}", w.call("sqrt", f"{square} + {norm.eps!r}"))
+    return Normed(f"{x} / {root}", root)
+
+
+def mean_of_row(w: Writing, norm: Any, x: str) -> str:
+    """The mean over what a norm takes as one row."""
+    over: Any = (-3, -1) if norm.heads else -1
+    return w.library.reduce("mean", x, over, keep=True)
 
 
 def factor_of(norm: Any, weight: str, shape: Shape) -> str:
@@ -634,33 +725,41 @@ def factor_of(norm: Any, weight: str, shape: Shape) -> str:
 @writes(norms.RMSNorm, norms.LayerNorm)
 def norm(w: Writing) -> str:
     x, *factors = w.names
-    text, _ = normed(w, w.op, x)
+    text = normed(w, w.op, x).text
     if factors:
-        text = f"{text} * {factor_of(w.op, factors[0], w.shapes[1])}"
+        weight = factor_of(w.op, factors[0], w.shapes[1])
+        text = f"{text} * {weight}"
     if len(factors) > 1:
-        bias = f"{factors[1]}[:, None, :]" if len(w.shapes[2]) == 2 else factors[1]
-        text = f"{text} + {bias}"
+        bias = factors[1]
+        by_head = f"{bias}[:, None, :]" if len(w.shapes[2]) == 2 else bias
+        text = f"{text} + {by_head}"
     return text
 
 
 @writes(norms.NormBack)
 def norm_back(w: Writing) -> str:
     d, x, *weight = w.names
-    own, lib = w.op.norm, w.library
-    over: Any = (-3, -1) if own.heads else -1
-    text, root = normed(w, own, x)
+    norm = w.op.norm
+    text, root = normed(w, norm, x)
     n = w.let(f"{x}_unweighted", text)
-    g = w.let(f"{d}_weighted", f"{d} * {factor_of(own, weight[0], w.shapes[2])}") if weight else d
-    mean = lib.reduce("mean", f"({g} * {n})", over, keep=True)
-    centre = f" - {lib.reduce('mean', g, over, keep=True)}" if own.centred else ""
-    return f"({g} - {n} * {mean}{centre}) / {root}"
+    g = d
+    if weight:
+        factor = factor_of(norm, weight[0], w.shapes[2])
+        g = w.let(f"{d}_weighted", f"{d} * {factor}")
+
+    along = mean_of_row(w, norm, f"({g} * {n})")
+    taken_off = f"{g} - {n} * {along}"
+    if norm.centred:
+        mean = mean_of_row(w, norm, g)
+        taken_off = f"{taken_off} - {mean}"
+    return f"({taken_off}) / {root}"
 
 
 @writes(norms.NormWeightBack)
 def norm_weight_back(w: Writing) -> str:
     d, x = w.names
-    text, _ = normed(w, w.op.norm, x)
-    n = w.let(f"{x}_unweighted", text)
-    rank = len(w.shapes[0])
-    kept = {rank - 1, *([rank - 3] if w.op.by_head else [])}
-    return w.library.reduce("sum", f"({d} * {n})", tuple(at for at in range(rank) if at not in kept))
+    n = w.let(f"{x}_unweighted", normed(w, w.op.norm, x).text)
+    last = len(w.shapes[0]) - 1
+    kept = {last, last - 2} if w.op.by_head else {last}
+    summed = tuple(axis for axis in range(last + 1) if axis not in kept)
+    return w.library.reduce("sum", f"({d} * {n})", summed)

@@ -19,12 +19,10 @@ def seen_by(w: Any, rule: Rule) -> str:
         return f"{of_query} == {of_key}"
     if isinstance(rule, Padding) and not rule.also:
         length = rule.known
-        most = (
-            str(length)
-            if isinstance(length, int)
-            else w.numbers("lengths", np.reshape(length, (-1, 1, 1, 1)))
-        )
-        return f"{w.keys()} < {most}"
+        if isinstance(length, int):
+            return f"{w.keys()} < {length}"
+        lengths = w.numbers("lengths", np.reshape(length, (-1, 1, 1, 1)))
+        return f"{w.keys()} < {lengths}"
     if expressible(rule):
         return by_positions(rule, w.queries(), w.keys())
     query, key = w.op.positions(w.shape)
@@ -42,8 +40,11 @@ def expressible(rule: Rule) -> bool:
 def by_positions(rule: Any, query: str, key: str) -> str:
     match rule:
         case Window(left=left, right=right):
-            ends = [] if left is None else [f"({key} >= {query} - {left})"]
-            ends += [] if right is None else [f"({key} <= {query} + {right})"]
+            ends = []
+            if left is not None:
+                ends.append(f"({key} >= {query} - {left})")
+            if right is not None:
+                ends.append(f"({key} <= {query} + {right})")
             return " & ".join(ends)
         case BlockLocal(size=size):
             return f"{query} // {size} == {key} // {size}"

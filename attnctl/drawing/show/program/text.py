@@ -88,7 +88,7 @@ class LectureProgram:
         """What lines before a step's own say, by their names."""
         self.helpers: dict[str, str] = {}
         self.in_file: dict[str, Array] = {}
-        count = sum(self.trace[step.name].size for step in self.steps if is_given(self.trace, step))
+        count = sum(self.trace[step.name].size for step in self.steps if self.is_given(step))
         self.is_large = bool(self.beside) and count > FEW
         if not self.beside and count > MANY:
             what = f"a program that stands alone holds {MANY:,}"
@@ -98,23 +98,34 @@ class LectureProgram:
         """What is printed: the steps that are asked for; else the output, and gradients by givens."""
         if self.view.steps is not None or self.view.brief:
             return [step.name for step in show.steps_of(self.trace, self.view)]
-        result = result_in(self.trace) or list(self.trace)[-1:]
-        given = [gradient_of(name) for name, step in self.trace.steps.items() if is_given(self.trace, step)]
-        return [*result, *(name for name in given if name in self.trace and is_computed(self.trace, name))]
+
+        wanted = result_in(self.trace) or list(self.trace)[-1:]
+        for name, step in self.trace.steps.items():
+            gradient = gradient_of(name)
+            if self.is_given(step) and gradient in self.trace and is_computed(self.trace, gradient):
+                wanted.append(gradient)
+        return wanted
+
+    def is_given(self, step: Step) -> bool:
+        return is_given(self.trace, step)
 
     # --- the text ---
 
     def text(self) -> str:
         """The whole program. Raises AttnError naming the steps that no line can be written for."""
-        givens = [step for step in self.steps if is_given(self.trace, step)]
-        computed = [step for step in self.steps if not is_given(self.trace, step)]
-        for step in givens:
-            self.write_given(step)
+        for step in self.steps:
+            if self.is_given(step):
+                self.write_given(step)
         self.lines.append("")
-        problems = [problem for step in computed for problem in self.write_step(step)]
+
+        problems: list[str] = []
+        for step in self.steps:
+            if not self.is_given(step):
+                problems += self.write_step(step)
         if problems:
             raise AttnError(problems)
 
+        # The opening comes last: it has the functions and the file that lines turned out to need.
         body = [*self.lines, "", *self.printing()]
         return "\n".join([*self.opening(), *body, ""])
 
@@ -130,14 +141,18 @@ class LectureProgram:
         if self.in_file:
             yield "from pathlib import Path"
             yield ""
-            imports = [*dict.fromkeys(["import numpy as np", *imports])]
+            imports = [*dict.fromkeys(["import numpy as np", *imports])]  # NumPy reads the file
         yield from imports
+
         if self.library.opening:
             yield ""
             yield from self.library.opening
+
         for source in self.helpers.values():
             yield from ("", "", source.rstrip())
-        yield from ("", "") if self.helpers else ("",)
+        if self.helpers:
+            yield ""
+        yield ""
         if self.in_file:
             yield f'given = np.load(Path(__file__).with_name("{self.beside}"))'
 
@@ -153,17 +168,17 @@ class LectureProgram:
     def write_given(self, step: Step) -> None:
         array = self.trace[step.name]
         source = "edited" if step.name in self.trace.edited else step.formula
-        about = f"{visible(source)}: {axes_words(step)}" if source else axes_words(step)
+        axes = axes_words(step)
+        about = f"{visible(source)}: {axes}" if source else axes
         if self.is_large and array.size > step_size_inline(array):
             self.write_line(step.name, self.put_beside(step.name, array), about)
             return
+
         labels = self.trace.tokens_along(step.name, 0) if array.ndim == 2 else None
         self.write_line(step.name, self.array_text(array, labels), about)
 
     def put_beside(self, name: str, array: Array) -> str:
-        self.in_file[name] = (
-            array if array.dtype == bool or array.dtype.kind in "iu" else array.astype(float)
-        )
+        self.in_file[name] = array if is_exact(array) else array.astype(float)
         return self.library.loaded.format(name=name)
 
     def array_text(self, array: Array, labels: Sequence[str] | None = None) -> str:
@@ -172,16 +187,16 @@ class LectureProgram:
         one_line = nested(array, inf)
         if len(one_line) <= WIDEST - 20 and labels is None:
             return self.library.array(one_line)
-        rows = list(rows_of(array, inf, labels))
-        return self.library.array("[\n" + "\n".join(f"    {row}" for row in rows) + "\n]")
+        rows = "\n".join(f"    {row}" for row in rows_of(array, inf, labels))
+        return self.library.array(f"[\n{rows}\n]")
 
     # --- steps ---
 
     def write_step(self, step: Step) -> Iterator[str]:
         """Write the line of a step; yields what is wrong with it."""
         writer = WRITERS.get(type(step.op))
-        kind = type(step.op).__name__
         if writer is None:
+            kind = type(step.op).__name__
             yield f"{step.name}: a program has no line for {kind} yet; write .xlsx or .json instead"
             return
         lacking = [name for name in step.inputs if name not in self.trace]
@@ -229,16 +244,19 @@ class LectureProgram:
 
     def numbers(self, name: str, array: Array) -> str:
         own = np.asarray(array)
-        if self.beside and own.size > FEW:
-            name = self.free_name(name, str(own.tolist()))
-            if name not in self.made:
-                self.made[name] = str(own.tolist())
-                self.lines.append(f"{name} = {self.put_beside(name, own)}")
-            return name
-        return self.let(name, self.array_text(own))
+        if not self.beside or own.size <= FEW:
+            return self.let(name, self.array_text(own))
+
+        text = str(own.tolist())
+        name = self.free_name(name, text)
+        if name not in self.made:
+            self.made[name] = text
+            self.lines.append(f"{name} = {self.put_beside(name, own)}")
+        return name
 
     def free_name(self, name: str, text: str) -> str:
-        number, free = 1, name
+        number = 1
+        free = name
         while free in self.trace or self.made.get(free, text) != text:
             number += 1
             free = f"{name}_{number}"
@@ -248,7 +266,10 @@ class LectureProgram:
         """A function, defined once; two of one name get different ones."""
         for sign, spelled in (("{np}", library.np), ("{axis}", library.axis), ("{keep}", library.keep)):
             source = source.replace(sign, spelled)
-        text, number, free = source, 1, name
+
+        text = source
+        number = 1
+        free = name
         while free in self.trace or self.helpers.get(free, text) != text:
             number += 1
             free = f"{name}_{number}"
@@ -284,12 +305,21 @@ def axes_words(step: Step) -> str:
     return f"({', '.join(step.axes)})"
 
 
+def is_exact(array: Array) -> bool:
+    """True of truth values and whole numbers."""
+    return array.dtype == bool or array.dtype.kind in "iu"
+
+
 def rows_of(array: Array, inf: str, labels: Sequence[str] | None) -> Iterator[str]:
     """The rows of a nested list, a line each: matrices of many one below the other."""
     if array.ndim <= 2:
-        for at, row in enumerate(array):
-            comment = f"  # {visible(token_text(labels[at]))}" if labels is not None else ""
-            yield f"{nested(row, inf)},{comment}"
+        for number, row in enumerate(array):
+            numbers = nested(row, inf)
+            if labels is None:
+                yield f"{numbers},"
+            else:
+                label = token_text(labels[number])
+                yield f"{numbers},  # {visible(label)}"
         return
     for part in array:
         yield "["
@@ -300,8 +330,9 @@ def rows_of(array: Array, inf: str, labels: Sequence[str] | None) -> Iterator[st
 def nested(array: Any, inf: str) -> str:
     """Numbers in every digit that they have, as nested lists."""
     if np.ndim(array):
-        return f"[{', '.join(nested(part, inf) for part in array)}]"
-    if array.dtype == bool or array.dtype.kind in "iu":
+        parts = ", ".join(nested(part, inf) for part in array)
+        return f"[{parts}]"
+    if is_exact(array):
         return str(array.item())
     value = float(array)
     if isinf(value):

@@ -95,30 +95,33 @@ def read_pieces(text: str, language: Language) -> Iterator[Piece]:
 def plain_pieces(text: str, language: Language) -> Iterator[Piece]:
     for found in TOKEN.finditer(text):
         token = found[0]
-        before, after = text[: found.start()], text[found.end() :]
-        yield Piece(*piece_of(token, before, after, language))
+        before = text[: found.start()]
+        after = text[found.end() :]
+        yield piece_of(token, before, after, language)
 
 
-def piece_of(word: str, before: str, after: str, language: Language) -> tuple[str, str, str]:
+def piece_of(word: str, before: str, after: str, language: Language) -> Piece:
     if word.isspace():
-        return "blank", " ", " "
+        return Piece("blank", " ", " ")
     if word in FUNCTIONS or word == "σ":
-        return "function", word, language.function(word)
+        return Piece("function", word, language.function(word))
     if word[0].isdigit():
-        return "number", word, language.number(word)
+        return Piece("number", word, language.number(word))
     if is_name(word) or (word in SMALL and is_exponent(before, after)):
-        return "name", word, name_of(word, language)
+        return Piece("name", word, name_of(word, language))
     if word[0].isalpha() and word not in language.symbols:
-        return "words", word, word
+        return Piece("words", word, word)
     if word in "()[]|":
-        return "sign", word, language.bracket(word)
+        return Piece("sign", word, language.bracket(word))
     if word == "/":
-        return "sign", word, language.bracket("/") if language.name == "typst" else "/"
+        # Typst would make a fraction of what stands around it.
+        return Piece("sign", word, language.bracket("/") if language.name == "typst" else "/")
     if word in language.symbols:
-        return ("name" if word.isalpha() else "sign"), word, language.symbols[word]
+        kind = "name" if word.isalpha() else "sign"
+        return Piece(kind, word, language.symbols[word])
     if word in "+=,^√":
-        return "sign", word, word
-    return "words", word, word
+        return Piece("sign", word, word)
+    return Piece("words", word, word)
 
 
 def is_name(token: str) -> bool:
@@ -161,17 +164,29 @@ def write_pieces(pieces: Sequence[Piece], language: Language) -> str:
     at = 0
     while at < len(atoms):
         atom = atoms[at]
-        is_quotient = at + 2 < len(atoms) and atoms[at + 1].text == "/" and atom.kind in OPERANDS
-        begins = at == 0 or atoms[at - 1].text in {"(", "+", "−", "="}
-        if is_quotient and begins and atoms[at + 2].kind in OPERANDS:
-            out.append(language.fraction(atom.written, atoms[at + 2].written))
+        before = atoms[at - 1] if at else None
+
+        # A fraction only where nothing stands before it: of a · b / c the first is not above the line.
+        begins = before is None or before.text in {"(", "+", "−", "="}
+        if begins and is_quotient(atoms[at : at + 3]):
+            below = atoms[at + 2]
+            out.append(language.fraction(atom.written, below.written))
             at += 3
             continue
-        if at and atom.kind == "name" and atoms[at - 1].kind == "name":
+
+        if before is not None and before.kind == atom.kind == "name":
             out.append(language.thin)
         out.append(atom.written)
         at += 1
     return " ".join(out)
+
+
+def is_quotient(atoms: Sequence[Piece]) -> bool:
+    """True of an operand, a slash and an operand."""
+    if len(atoms) < 3:
+        return False
+    above, sign, below = atoms
+    return sign.text == "/" and above.kind in OPERANDS and below.kind in OPERANDS
 
 
 OPERANDS = {"name", "number"}

@@ -72,7 +72,8 @@ def packed(widths: Sequence[int], room: int) -> Iterator[slice]:
     for at, width in enumerate(widths):
         if at > start and used + width > room:
             yield slice(start, at)
-            start, used = at, 0
+            start = at
+            used = 0
         used += width
     yield slice(start, len(widths))
 
@@ -182,11 +183,13 @@ def lines_of(sides: Sequence[str], language: Language) -> list[str]:
     left, *others = sides
     if not others:
         return [left]
-    start, sign = left, "&="
+    start = left
+    sign = "&="
     lines: list[str] = []
     if set_width(left) > LONG_NAME:  # it would leave no room behind it
         lines.append(f"& {left}")
-        start, sign = "", f"& {language.indent} ="
+        start = ""
+        sign = f"& {language.indent} ="
 
     for side in others:
         line = f"{start} {sign} ".lstrip()
