@@ -96,6 +96,7 @@ class Variant(Kind):
     past: int = 0
     places: ops.vectors.GivenPlaces = ()
     """The positions of the tokens, where they are given."""
+    rules_by_positions: bool = False
     batch: bool = False
     axes: dict[str, Axes] = field(default_factory=dict)
     layer: LayerParts = LayerParts()
@@ -363,7 +364,9 @@ def biases(v: Variant, at: Latest) -> Lines:
     """Terms added to the scores: ALiBi's slopes, a given bias."""
     if any(isinstance(rule, Alibi) for rule in v.rules):
         name = "alibi_scores" if "bias" in v.given else "biased_scores"
-        yield line(name, ops.Slope(v.offset), (at["S"],), "S − slope · |query − key|")
+        places = v.places[0] if v.places else ()
+        slope = ops.Slope(v.offset, places=places)
+        yield line(name, slope, (at["S"],), "S − slope · |query − key|")
     if v.layer.buckets is not None:
         yield from given(v, "bias_table")
         formula = "S + a number for each head and bucket of key − query"
@@ -379,7 +382,8 @@ def masking(v: Variant, at: Latest) -> Lines:
     mask = ("mask",) if "mask" in v.given else ()
     yield from given(v, "mask")
     if rules or mask:
-        op = ops.Hide(v.offset, rules=rules)
+        places = v.places[0] if v.rules_by_positions and v.places else ()
+        op = ops.Hide(v.offset, places=places, rules=rules)
         yield line("masked_scores", op, (at["S"], *mask), "S where allowed, else −∞")
 
 

@@ -16,11 +16,12 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.words import all_of, dims, plural
+from attnctl.base.words import all_of, plural
 from attnctl.inputs.arrays import problems
 from attnctl.inputs.arrays.layout import LayoutSearch, heads_shown, ill_placed, is_one_row, place, search
+from attnctl.inputs.config.places import given_places, goes_by_positions
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.config.sizes import key_count, rotary, stated_sizes, unrotatable
+from attnctl.inputs.config.sizes import key_count, stated_sizes, unrotatable
 from attnctl.math import Array, Shape, Sizes
 from attnctl.math.axes import rearrange
 from attnctl.math.names import (
@@ -646,32 +647,6 @@ def with_position_ids(found: Mapping[str, Array]) -> Mapping[str, Array]:
     return {POSITION_IDS if name == POSITIONS else name: array for name, array in found.items()}
 
 
-def given_places(arrays: Mapping[str, Array], sizes: Sizes) -> GivenPlaces:
-    """The positions of the tokens: (n), (batch, n), or these three times, of time, height and width.
-
-    Raises AttnError for others.
-    """
-    if POSITION_IDS not in arrays:
-        return ()
-    found, tokens, members = arrays[POSITION_IDS], sizes.get("query", 0), sizes.get("batch", 1)
-    whole = np.array_equal(found, np.rint(found)) and (np.abs(found) < 2**31).all()
-    alone = found.shape[-1:] == (tokens,) and whole
-    if alone and found.ndim == 1:
-        rows = found[None, None]
-    elif alone and found.ndim == 2 and len(found) in {1, members}:
-        rows = found[None]
-    elif alone and found.ndim == 2 and len(found) == 3:
-        rows = found[:, None]
-    elif alone and found.ndim == 3 and len(found) in {1, 3} and found.shape[1] in {1, members}:
-        rows = found
-    else:
-        wanted = f"({tokens}), ({members}, {tokens}) or (3, {members}, {tokens}) whole numbers"
-        raise AttnError(f"{POSITION_IDS}: {dims(found.shape)}, expected {wanted}, one for each query")
-    if rows.shape[1] > 1 and (rows == rows[:, :1]).all():
-        rows = rows[:, :1]
-    return tuple(tuple(tuple(map(int, row)) for row in part) for part in rows.tolist())
-
-
 def with_positions_counted(laid: Laid, settings: Settings) -> Laid:
     """The positions counted over the keys that the mask, or else the lengths, shows, if that is asked for.
 
@@ -682,8 +657,9 @@ def with_positions_counted(laid: Laid, settings: Settings) -> Laid:
     place = settings.where(("positions_from_mask",))
     if laid.places:
         raise AttnError(f"{place}: {POSITION_IDS} says the positions; leave one of them out")
-    if rotary(settings) is None:
-        raise AttnError(f"{place}: nothing is turned by positions; say --positions rope, or leave it out")
+    if not goes_by_positions(settings):
+        what = "nothing here goes by positions"
+        raise AttnError(f"{place}: {what}; say --positions rope or alibi, or leave it out")
 
     real = keys_shown(laid)
     if real is None:

@@ -21,6 +21,7 @@ from attnctl.base.values import (
     WORD,
     Json,
     Reader,
+    every,
     flow,
     is_unlimited,
     refuse,
@@ -111,6 +112,32 @@ POSITIONS = word_or_form(
     POSITION_FORM,
     f"a kind of positions; write {one_of(POSITION_WORDS)}, or {{learned: [[0.1, 0.2], …]}}",
 )
+
+PLACE = whole_number(-(2**31) + 1, 2**31 - 1)
+MOST_AXES_OF_PLACES = 3
+ROWS_OF_PLACES = "a position for each token, like [0, 0, 1, 2], or such rows"
+
+
+def read_places(value: Any, axes: int = MOST_AXES_OF_PLACES) -> Any:
+    """Whole numbers in a list, or in lists of equal length, as tuples."""
+    if not isinstance(value, (list, tuple)) or not value:
+        raise unfit(value, f"is not {ROWS_OF_PLACES}")
+    if not any(isinstance(item, (list, tuple)) for item in value):
+        return tuple(every(enumerate(value), PLACE))
+    if axes == 1:
+        raise unfit(value, "has more than three axes; write (n), (batch, n) or (3, batch, n)")
+
+    rows = tuple(read_places(item, axes - 1) for item in value)
+    lengths = sorted({len(row) for row in rows})
+    if len(lengths) > 1:
+        raise unfit(value, f"has rows of {lengths[0]} and of {lengths[-1]}; write {ROWS_OF_PLACES}")
+    return rows
+
+
+PLACES: Json = {"type": "array", "items": PLACE.schema, "minItems": 1}
+ROWS: Json = {"type": "array", "items": PLACES, "minItems": 1}
+PARTS: Json = {"type": "array", "items": ROWS, "minItems": 1}
+POSITION_IDS = Reader(read_places, {"anyOf": [PLACES, ROWS, PARTS]})
 
 KEYS = whole_number(-MOST)
 OFFSET = Reader(
@@ -254,6 +281,20 @@ FIELDS = by_name(
         POSITIONS,
         "How positions are encoded: none, sinusoidal, rope or alibi.",
         flag=Flag("--positions", metavar=f"<{'|'.join(POSITION_WORDS)}>"),
+    ),
+    Setting(
+        "position_ids",
+        POSITION_IDS,
+        "The position of each token, by which rotary, ALiBi, sinusoidal and learned positions go; "
+        "default: 0, 1, 2, …",
+        [0, 0, 1],
+    ),
+    Setting(
+        "rules_by_positions",
+        SWITCH,
+        "Rules go by position_ids, too: who stands before whom and how far, not the order of the tokens.",
+        True,
+        Flag("--rules-by-positions", ARRAYS),
     ),
     Setting(
         "weights",

@@ -180,7 +180,8 @@ def variant(
     if asked.positions == SINUSOIDAL:
         embeddings, _ = named[EMBEDDINGS]
         *_, length, d_model = embeddings.shape
-        sinusoid = Sinusoid(length, d_model, past, documents_in(asked))
+        placed = places[0][0] if places else ()
+        sinusoid = Sinusoid(length, d_model, past, documents_in(asked), placed)
 
     # The axes of what is not shaped as the table of names has it: with a batch, or of one row alone.
     other_axes = {}
@@ -199,6 +200,7 @@ def variant(
         offset=offset,
         past=past,
         places=places,
+        rules_by_positions=asked.rules_by_positions,
         batch="batch" in sizes,
         axes=other_axes,
         layer=layer or LayerParts(),

@@ -20,7 +20,9 @@ from attnctl.inputs.arrays.reader import (
     by_kind,
     read_arrays,
     with_documents,
+    with_position_ids,
 )
+from attnctl.inputs.config.places import given_places, misplaced, written_places
 from attnctl.inputs.config.settings import NONE, OF_ARRAYS, SINUSOIDAL, Settings
 from attnctl.inputs.config.sizes import adds_positions, key_count, rotary, unmeant_cache, written_masks
 from attnctl.inputs.plan import (
@@ -100,6 +102,7 @@ def plan_arrays(arrays: Mapping[str, Array], settings: Settings, header: Mapping
         raise AttnError(f"{place}: padding, but nothing says which keys are; give key_lengths")
 
     padded = hide_padding(settings, laid.lengths, keys or ())
+    raise_all(misplaced(settings, laid.sizes, laid.places))
     kind = variant(padded, laid.sizes, named, offset, pages=gather, places=laid.places)
     new_header = {**words, "config": config_of(settings, laid, offset, gather)}
     if laid.notes:
@@ -118,7 +121,8 @@ def named_arrays(laid: Laid, settings: Settings, *, has_embeddings: bool) -> Nam
     if MEMORY in named and not has_embeddings:
         memory, _ = named[MEMORY]
         named[MEMORY] = memory, "given, with positions"
-    return with_positions(named, settings, laid.sizes.get("past", 0), memory=not has_embeddings)
+    past = laid.sizes.get("past", 0)
+    return with_positions(named, settings, past, memory=not has_embeddings, places=laid.places)
 
 
 def config_of(settings: Settings, laid: Laid, offset: PerBatch, gather: Gather | None) -> dict[str, Any]:
@@ -150,6 +154,12 @@ def read_inputs(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Ar
     for name, written in written_masks(settings).items():
         if not np.array_equal(found.setdefault(name, written), written):
             raise AttnError(f"{settings.where(('rules', name))}: the arrays hold another {name}; give one")
+
+    # Whole numbers under the name of learned positions are these, too.
+    found = dict(with_position_ids(found))
+    for name, written in written_places(settings).items():
+        if not np.array_equal(found.setdefault(name, written), written):
+            raise AttnError(f"{settings.where((name,))}: the arrays hold other {name}; give one of them")
     return found
 
 
@@ -295,6 +305,7 @@ def derive_plan(
         settings = replace(settings, chunks=chunks)
         notes.append(f"Read {chunks} chunks of keys, as equal as can be; --chunks says otherwise.")
 
+    raise_all(misplaced(settings, laid.sizes, laid.places))
     derivation, unasked = derive_recorded(laid, settings, trace.key_tokens or (), gather)
     arrays = with_empty_rows(laid.arrays, derivation, settings.lse_empty, key_count(laid.sizes))
     if keep:
@@ -349,15 +360,26 @@ def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Ar
     """The arrays of a file, and what it leaves out of those that settings and a config write out."""
     arrays = {name: np.asarray(trace[name]) for name in trace}
     if isinstance(settings.positions, list) and EMBEDDINGS in arrays:
-        arrays.setdefault(POSITIONS, position_rows(settings, arrays[EMBEDDINGS].shape))
+        places = given_places(positions_of(trace, settings), {"query": arrays[EMBEDDINGS].shape[-2]})
+        rows = position_rows(settings, arrays[EMBEDDINGS].shape, places=places)
+        arrays.setdefault(POSITIONS, rows)
     if lengths is not None:
         arrays.setdefault(KEY_LENGTHS, np.asarray(lengths))
-    if POSITION_IDS in trace.config:
-        arrays.setdefault(POSITION_IDS, as_array(POSITION_IDS, trace.config[POSITION_IDS]))
+    arrays |= positions_of(trace, settings)
     if PAGE_TABLE in trace.config and {*PAGES} <= arrays.keys():
         arrays.setdefault(PAGE_TABLE, as_array(PAGE_TABLE, trace.config[PAGE_TABLE]))
     recorded, _ = by_kind(begin_backward(arrays))
     return written_masks(settings) | in_base_e(recorded, settings)
+
+
+def positions_of(trace: Trace, settings: Settings) -> dict[str, Array]:
+    """The positions of the tokens: as recorded, or else as the settings or the dump's config have them."""
+    found = with_position_ids(trace)
+    if POSITION_IDS in found:
+        return {POSITION_IDS: np.asarray(found[POSITION_IDS])}
+    if POSITION_IDS in trace.config and settings.position_ids is None:
+        return {POSITION_IDS: as_array(POSITION_IDS, trace.config[POSITION_IDS])}
+    return written_places(settings)
 
 
 def with_leaves(steps: tuple[Step, ...]) -> Derivation:

@@ -166,7 +166,7 @@ class Buckets(Placed):
     def adjoint(self, line: Line, d: str) -> Gradients:
         scores, learned = line.inputs
         yield Gradient(scores, Copy(), (d,), d)
-        back = BucketsBack(self.offset, None, self.furthest, self.both_ways)
+        back = BucketsBack(self.offset, furthest=self.furthest, both_ways=self.both_ways)
         yield Gradient(learned, back, (d, learned), f"Σ over the cells of a bucket of {d}")
 
 
@@ -186,7 +186,7 @@ class BucketsBack(Backward):
 
     @property
     def forward(self) -> Buckets:
-        return Buckets(self.offset, self.at, self.furthest, self.both_ways)
+        return Buckets(self.offset, self.at, furthest=self.furthest, both_ways=self.both_ways)
 
     def apply(self, d: Array, table: Array) -> Array:
         query, key = self.forward.positions(d.shape)

@@ -27,10 +27,14 @@ class Sinusoid(Op):
     d_model: int
     start: int = 0
     documents: tuple[int, ...] = ()
+    given: tuple[int, ...] = ()
+    """The position of each row, where they are given."""
 
     @property
     def places(self) -> Array:
-        """The position of each row; in each document from 0 on."""
+        """The position of each row; in each document from 0 on, unless they are given."""
+        if self.given:
+            return np.array(self.given)
         return place_in_document(np.arange(self.start, self.start + self.length), self.documents)
 
     def apply(self) -> Array:
@@ -39,7 +43,8 @@ class Sinusoid(Op):
     def form(self, cell: Places) -> Term:
         token, column = cell
         divisors = [10000.0 ** (2 * pair / self.d_model) for pair in range((self.d_model + 1) // 2)]
-        place = entry(self.places, token) if self.documents else index_number(token + self.start)
+        is_counted = not (self.documents or self.given)
+        place = index_number(token + self.start) if is_counted else entry(self.places, token)
         angle = place / entry(np.array(divisors), column // 2)
         return where(column % 2 < 1, call("sin", angle), call("cos", angle))
 

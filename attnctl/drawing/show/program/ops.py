@@ -376,6 +376,9 @@ def slope(w: Writing) -> str:
         slopes = w.let("slopes", slopes)
     else:
         slopes = w.numbers("slopes", alibi_slopes(heads))
+    if w.op.places:
+        distance = w.numbers("distance", w.op.distances(w.shape))
+        return f"{w.x} - {slopes}[:, None, None] * {distance}"
     return f"{w.x} - {slopes}[:, None, None] * abs({w.queries()} - {w.keys()})"
 
 
@@ -385,7 +388,11 @@ def hide(w: Writing) -> str:
     otherwise = f"-{w.library.np}.inf" if w.op.hidden else "0"
     if not w.op.rules:
         return w.library.call("where", mask[0], s, otherwise)
-    parts = [seen_by(w, rule) for rule in w.op.rules]
+    if w.op.places:
+        allowed = w.op.allowed((*w.shape[:-3], 1, *w.shape[-2:]))
+        parts = [f"{w.numbers('allowed', allowed.astype(int))} > 0"]
+    else:
+        parts = [seen_by(w, rule) for rule in w.op.rules]
     if len(parts) + len(mask) > 1:
         parts = [f"({part})" for part in parts]
     return w.library.call("where", w.let("seen", " & ".join([*parts, *mask])), s, otherwise)
@@ -457,7 +464,8 @@ def merge_chunks(w: Writing) -> str:
 @writes(vectors.Sinusoid)
 def sinusoid(w: Writing) -> str:
     lib, op = w.library, w.op
-    place = w.numbers("position", op.places) if op.documents else w.positions(op.length, op.start)
+    is_counted = not (op.documents or op.given)
+    place = w.positions(op.length, op.start) if is_counted else w.numbers("position", op.places)
     column = w.let("column", lib.call("arange", str(op.d_model)))
     angle = w.let("angle", f"{place}[:, None] / 10000.0 ** (2 * ({column} // 2) / {op.d_model})")
     return lib.call("where", f"{column} % 2 == 0", lib.call("sin", angle), lib.call("cos", angle))
