@@ -92,6 +92,8 @@ class Variant(Kind):
     sinusoid: ops.Sinusoid | None = None
     rotary: Rotary | None = None
     pages: ops.Gather | None = None
+    lookup: ops.LookUp | None = None
+    """How a relative bias is read from its table, where there is one."""
     offset: PerBatch = 0
     past: int = 0
     places: ops.vectors.GivenPlaces = ()
@@ -360,10 +362,19 @@ def chunks(v: Variant, cut: Chunks, at: Latest) -> Lines:
     yield line("head_outputs", ops.MergeChunks(), (at["w_c"], at["Z_c"]), "Σ over chunks of w_c · Z_c")
 
 
+def looked_up(v: Variant, at: Latest) -> Lines:
+    """A relative bias, whose numbers stand in a table."""
+    if v.lookup is not None:
+        yield from given(v, names.BIAS_TABLE)
+        formula = f"{names.BIAS_TABLE}[head, index of query and key]"
+        yield line(names.BIAS, v.lookup, (names.BIAS_TABLE,), formula)
+
+
 def biases(v: Variant, at: Latest) -> Lines:
     """Terms added to the scores: ALiBi's slopes, a given bias."""
     if any(isinstance(rule, Alibi) for rule in v.rules):
-        name = "alibi_scores" if "bias" in v.given else "biased_scores"
+        is_last = "bias" not in v.given and v.lookup is None
+        name = "biased_scores" if is_last else "alibi_scores"
         places = v.places[0] if v.places else ()
         slope = ops.Slope(v.offset, places=places)
         yield line(name, slope, (at["S"],), "S − slope · |query − key|")
@@ -371,8 +382,8 @@ def biases(v: Variant, at: Latest) -> Lines:
         yield from given(v, "bias_table")
         formula = "S + a number for each head and bucket of key − query"
         yield line("biased_scores", v.layer.buckets, (at["S"], "bias_table"), formula)
-    if "bias" in v.given:
-        yield from given(v, "bias")
+    if "bias" in v.given or v.lookup is not None:
+        yield from given(v, "bias") if v.lookup is None else ()
         yield line("biased_scores", ops.Add(), (at["S"], at["B"]), "S + bias")
 
 
@@ -435,6 +446,7 @@ PARTS: tuple[Callable[[Variant, Latest], Lines], ...] = (
     cache,
     dequantised,
     sharing,
+    looked_up,
     attention,
     merging,
     residual,

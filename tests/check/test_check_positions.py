@@ -189,7 +189,7 @@ def test_positions_that_nothing_tells_are_refused(words, beside):
 
 def test_positions_that_nothing_goes_by_are_refused():
     q, k, v = draw((2, 6, 8), (2, 6, 8), (2, 6, 8))
-    with pytest.raises(attnctl.AttnError, match="nothing is turned by positions"):
+    with pytest.raises(attnctl.AttnError, match="nothing here goes by positions"):
         attnctl.attend({"Q": q, "K": k, "V": v, "mask": causal(6)}, positions_from_mask=True)
 
 

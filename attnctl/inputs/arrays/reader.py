@@ -7,7 +7,7 @@ values in pages, as serving kernels keep them, are read as K and V.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -19,13 +19,20 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import all_of, plural
 from attnctl.inputs.arrays import problems
 from attnctl.inputs.arrays.layout import LayoutSearch, heads_shown, ill_placed, is_one_row, place, search
-from attnctl.inputs.config.places import given_places, goes_by_positions
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.config.sizes import key_count, stated_sizes, unrotatable
+from attnctl.inputs.config.sizes import (
+    given_places,
+    goes_by_positions,
+    key_count,
+    stated_sizes,
+    unrotatable,
+)
 from attnctl.math import Array, Shape, Sizes
 from attnctl.math.axes import rearrange
 from attnctl.math.names import (
     BIAS,
+    BIAS_INDEX,
+    BIAS_TABLE,
     CONCAT,
     CU_SEQLENS,
     EMBEDDINGS,
@@ -88,6 +95,8 @@ class Laid:
     notes: tuple[str, ...] = ()  # what was decided where an array could have meant something else
     places: GivenPlaces = ()
     """The positions of the tokens, where they are given."""
+    relative: Mapping[str, Array] = field(default_factory=dict)
+    """The table of a relative bias and its index, as they are."""
     one_row: bool = False
     """Whether weights of norms have one row for all heads: heads are then normed as one row."""
 
@@ -105,11 +114,13 @@ def read_arrays(found: Mapping[str, Array], settings: Settings, **how: bool) -> 
 
     `how` is that of `read_paged`. Raises AttnError for what cannot be read.
     """
-    paged = read_paged(with_position_ids(found), settings, **how)
+    relative = {name: found[name] for name in (BIAS_TABLE, BIAS_INDEX) if name in found}
+    others = {name: array for name, array in with_position_ids(found).items() if name not in relative}
+    paged = read_paged(others, settings, **how)
     raise_all(ends_elsewhere(found, paged.laid.sizes, settings))
     counted = with_positions_counted(paged.laid, settings)
     laid, settings = with_corners(counted, paged.settings)
-    return Paged(laid, settings, paged.gather)
+    return Paged(replace(laid, relative=relative), settings, paged.gather)
 
 
 def read_paged(

@@ -286,7 +286,7 @@ FIELDS = by_name(
         "position_ids",
         POSITION_IDS,
         "The position of each token, by which rotary, ALiBi, sinusoidal and learned positions go; "
-        "default: 0, 1, 2, …",
+        "left out, they are 0, 1, 2 and so on.",
         [0, 0, 1],
     ),
     Setting(

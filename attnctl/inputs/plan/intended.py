@@ -12,6 +12,7 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.arrays.foreign import OURS, read_foreign
 from attnctl.inputs.arrays.layout import in_base_e, with_empty_rows
 from attnctl.inputs.arrays.reader import (
+    LEAST_SEEN,
     ONES_ADDED,
     Laid,
     adds_ones,
@@ -22,9 +23,18 @@ from attnctl.inputs.arrays.reader import (
     with_documents,
     with_position_ids,
 )
-from attnctl.inputs.config.places import given_places, misplaced, written_places
+from attnctl.inputs.arrays.relative import read_relative
 from attnctl.inputs.config.settings import NONE, OF_ARRAYS, SINUSOIDAL, Settings
-from attnctl.inputs.config.sizes import adds_positions, key_count, rotary, unmeant_cache, written_masks
+from attnctl.inputs.config.sizes import (
+    adds_positions,
+    given_places,
+    key_count,
+    misplaced,
+    rotary,
+    unmeant_cache,
+    written_masks,
+    written_places,
+)
 from attnctl.inputs.plan import (
     DumpPlan,
     Plan,
@@ -41,6 +51,9 @@ from attnctl.math import Array, Sizes
 from attnctl.math.derivation import Derivation, Step, Variant, with_batch, without_projection
 from attnctl.math.kind import HEADS, HeadNorm
 from attnctl.math.names import (
+    BIAS,
+    BIAS_INDEX,
+    BIAS_TABLE,
     EMBEDDINGS,
     KEY_LENGTHS,
     LOGSUMEXP,
@@ -60,7 +73,7 @@ from attnctl.math.names import (
     leaves,
     where,
 )
-from attnctl.math.ops import Given, Unstated
+from attnctl.math.ops import Given, LookUp, Unstated
 from attnctl.math.ops.pages import Gather
 from attnctl.math.rules import Padding, PerBatch
 from attnctl.record import Trace
@@ -87,6 +100,8 @@ def plan_arrays(arrays: Mapping[str, Array], settings: Settings, header: Mapping
     if is_ours:
         of_table = [name for name in (PAGE_TABLE, KEY_LENGTHS) if name in recorded]
         found = {name: as_array(name, recorded[name]) for name in of_table} | found
+    if BIAS_TABLE in found and BIAS_INDEX in recorded:
+        found.setdefault(BIAS_INDEX, as_array(BIAS_INDEX, recorded[BIAS_INDEX]))
 
     laid, settings, gather = read_arrays(found, settings, strictly=True, ours=is_ours)
     norms = recorded.get("qk_norm")  # as a dump says how it normed Q and K
@@ -94,6 +109,9 @@ def plan_arrays(arrays: Mapping[str, Array], settings: Settings, header: Mapping
     settings = with_norm_rows(settings, one_row=laid.one_row or was_one_row)
 
     offset = causal_offset(settings, laid.sizes, laid.lengths)
+    laid, lookup = with_relative(laid, settings, offset)
+    if lookup and BIAS in laid.arrays:
+        raise AttnError(f"{BIAS} and {BIAS_TABLE}: both say what is added to the scores; give one of them")
     named = named_arrays(laid, settings, has_embeddings=EMBEDDINGS in arrays)
     words = words_in_header(header, laid.sizes)
     keys = words.get("key_tokens", words.get("tokens"))
@@ -104,10 +122,29 @@ def plan_arrays(arrays: Mapping[str, Array], settings: Settings, header: Mapping
     padded = hide_padding(settings, laid.lengths, keys or ())
     raise_all(misplaced(settings, laid.sizes, laid.places))
     kind = variant(padded, laid.sizes, named, offset, pages=gather, places=laid.places)
+    kind = replace(kind, lookup=lookup)
     new_header = {**words, "config": config_of(settings, laid, offset, gather)}
+    if lookup:
+        new_header["config"][BIAS_INDEX] = lookup.numbers.tolist()
     if laid.notes:
         new_header["notes"] = list(laid.notes)
     return plan_of(kind, named, new_header, settings, what_if_of(settings))
+
+
+def with_relative(laid: Laid, settings: Settings, offset: PerBatch) -> tuple[Laid, LookUp | None]:
+    """The arrays with the table of a relative bias, and how it is read; None where there is none.
+
+    A bias that is recorded beside it may hold the mask, too: then the table says too little.
+    """
+    if BIAS in laid.arrays and laid.arrays[BIAS].min() < LEAST_SEEN:
+        return laid, None
+    relative = read_relative(laid.relative, laid.sizes, settings, offset)
+    if relative is None:
+        return laid, None
+
+    arrays = {**laid.arrays, BIAS_TABLE: relative.table}
+    notes = (*laid.notes, *([relative.note] if relative.note else []))
+    return replace(laid, arrays=arrays, notes=notes), relative.lookup
 
 
 def named_arrays(laid: Laid, settings: Settings, *, has_embeddings: bool) -> Named:
@@ -211,7 +248,7 @@ def words_in_header(header: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
 
 # --- dumps ---
 
-NOT_MEANT = {KEY_LENGTHS, POSITION_IDS, PAGE_TABLE, "causal_offset", "edits", "renormalize"}
+NOT_MEANT = {KEY_LENGTHS, POSITION_IDS, BIAS_INDEX, PAGE_TABLE, "causal_offset", "edits", "renormalize"}
 """What a dump's config may hold beside the settings of a config file, or in another form."""
 
 
@@ -296,6 +333,8 @@ def derive_plan(
         batch_first=any("batch" in step.axes for step in trace.steps.values() if step.inputs),
         ours=PAGE_TABLE in trace.config,
     )
+    offset = causal_offset(settings, laid.sizes, laid.lengths)
+    laid, lookup = with_relative(laid, settings, offset)
     settings, norm_notes = with_norms(settings, laid)
     notes = [*laid.notes, *norm_notes]
     if MASK in trace and adds_ones(as_array(MASK, trace[MASK])):
@@ -306,7 +345,9 @@ def derive_plan(
         notes.append(f"Read {chunks} chunks of keys, as equal as can be; --chunks says otherwise.")
 
     raise_all(misplaced(settings, laid.sizes, laid.places))
-    derivation, unasked = derive_recorded(laid, settings, trace.key_tokens or (), gather)
+    derivation, unasked = derive_recorded(
+        laid, settings, trace.key_tokens or (), pages=gather, lookup=lookup
+    )
     arrays = with_empty_rows(laid.arrays, derivation, settings.lse_empty, key_count(laid.sizes))
     if keep:
         stated = {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
@@ -366,6 +407,8 @@ def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Ar
     if lengths is not None:
         arrays.setdefault(KEY_LENGTHS, np.asarray(lengths))
     arrays |= positions_of(trace, settings)
+    if BIAS_INDEX in trace.config and BIAS_TABLE in arrays:
+        arrays.setdefault(BIAS_INDEX, as_array(BIAS_INDEX, trace.config[BIAS_INDEX]))
     if PAGE_TABLE in trace.config and {*PAGES} <= arrays.keys():
         arrays.setdefault(PAGE_TABLE, as_array(PAGE_TABLE, trace.config[PAGE_TABLE]))
     recorded, _ = by_kind(begin_backward(arrays))
@@ -401,7 +444,11 @@ def aside(name: str, array: Array) -> Step:
 
 
 def derive_recorded(
-    laid: Laid, settings: Settings, keys: Sequence[str], pages: Gather | None = None
+    laid: Laid,
+    settings: Settings,
+    keys: Sequence[str],
+    pages: Gather | None = None,
+    lookup: LookUp | None = None,
 ) -> tuple[Derivation, dict[str, str]]:
     """The derivation of arrays in our layout, and the recorded steps that nothing asks for, by option.
 
@@ -419,6 +466,7 @@ def derive_recorded(
     given = given_leaves(arrays, is_sinusoidal=is_sinusoidal)
     offset = causal_offset(settings, sizes, laid.lengths)
     variant_asked = variant(settings, sizes, given, offset, pages=pages, places=laid.places)
+    variant_asked = replace(variant_asked, lookup=lookup)
     asked_for, unasked = with_unasked(variant_asked, arrays)
 
     unexplained = dict(unasked)

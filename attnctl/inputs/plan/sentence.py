@@ -14,9 +14,17 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import dims, nearest, one_of
-from attnctl.inputs.config.places import given_places, misplaced, written_places
 from attnctl.inputs.config.settings import IDENTITY, LENGTHS, NONE, SINUSOIDAL, FromFile, Random, Settings
-from attnctl.inputs.config.sizes import OPTIONS, adds_positions, resolve, unmeant_cache, written_masks
+from attnctl.inputs.config.sizes import (
+    OPTIONS,
+    adds_positions,
+    given_places,
+    misplaced,
+    resolve,
+    unmeant_cache,
+    written_masks,
+    written_places,
+)
 from attnctl.inputs.plan import PAD, Plan, plan_of, tensors, variant, what_if_of, with_padding
 from attnctl.inputs.plan.tensors import Named, description, draw_numbers, first_given, from_file, token_rows
 from attnctl.math import Array, Shape, Sizes
