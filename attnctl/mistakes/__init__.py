@@ -24,12 +24,14 @@ from attnctl.mistakes.mistake import Mistake
 from attnctl.mistakes.models import EPSILON, MODELS
 from attnctl.mistakes.positions import FITTED_POSITIONS, POSITIONS
 from attnctl.mistakes.projections import FITTED, PROJECTIONS
+from attnctl.mistakes.relative import RELATIVE
 from attnctl.mistakes.scores import BIASES, OTHER_SCALE, SCALING, SOFTCAP
 from attnctl.mistakes.softmax import SOFTMAX, SUMS
 from attnctl.mistakes.visibility import VISIBILITY
 
 CATALOGUE: tuple[Mistake, ...] = (
     *SERVING, *SCALING, *SOFTMAX, *MASKS, *PROJECTIONS, *HEADS, *POSITIONS, *MODELS, *SOFTCAP, *BIASES,
+    *RELATIVE,
     *CHUNKS, *BACKWARD, *KERNELS, *PARTIAL_MASKS, *VISIBILITY, *SUMS, *FITTED_POSITIONS, *EPSILON, *FITTED,
     *OTHER_SCALE, *NUMBERS,
 )  # fmt: skip

@@ -31,6 +31,11 @@ BLIND = SEES & (np.arange(6) != 2)[:, None]
 
 D_MODEL = 8
 
+PLACES = np.indices((2, 3)).reshape(2, -1)
+APART = PLACES[:, :, None] - PLACES[:, None]
+INDEX = (APART[0] + 1) * 5 + APART[1] + 2
+"""Which of 15 numbers each of six tokens reads for each, which are two rows of three."""
+
 
 @dataclass(frozen=True)
 class ExampleKind:
@@ -57,6 +62,7 @@ ARRAYS = (
     *(Q, *PAGES, PAGE_TABLE),
     *(X, MEMORY, "mask", "bias", "sink", "key_lengths", "W_Q", "W_O", "b_Q", "b_K", "b_V", "b_O"),
     *("Q_norm_weight", "K_norm_weight", "W_gate", "position_ids", *STORED_SCALES),
+    *("bias_table", "bias_index"),
 )
 BATCH = (6, 6, D_MODEL)
 LONG = (12, D_MODEL)
@@ -122,6 +128,8 @@ KINDS = {
     "capped": kind(Softcap(3.0), loud=2),
     "capped causal": kind(Softcap(3.0), Causal(), loud=2),
     "bias": kind(bias=(6, 6)),
+    "table": kind(bias_table=(2, 15), bias_index=INDEX),
+    "buckets": kind(Causal(), bias_table=(2, 8)),
     "alibi": kind(Alibi(), heads=4),
     "summed": kind(logsumexp=True),
     "blind summed": kind(logsumexp=True, mask=BLIND),
@@ -258,7 +266,7 @@ def names_for(meant: ExampleKind, given: Mapping[str, Array]) -> dict[str, Any]:
         "n": n, "keys": keys, "heads": heads, "d_model": D_MODEL,
         "d_k": given["W_Q"].shape[-1] // heads,
         "distance": abs(np.arange(n)[:, None] - np.arange(keys)),
-        "lengths": given.get("key_lengths"),
+        "lengths": given.get("key_lengths"), "bias_index": given.get("bias_index"),
         "starts": documents_in(meant.settings),
     }  # fmt: skip
 

@@ -101,6 +101,16 @@ class Laid:
     """Whether weights of norms have one row for all heads: heads are then normed as one row."""
 
 
+def heads_of_table(relative: Mapping[str, Array], others: Mapping[str, Array]) -> int | None:
+    """The heads that Q has an axis for and the table of a relative bias, too; None where several may be."""
+    table = relative.get(BIAS_TABLE)
+    if table is None or Q not in others:
+        return None
+    axes = others[Q].shape[:-2]
+    shared = {*table.shape} & {*axes}
+    return shared.pop() if len(shared) == 1 else None
+
+
 class Paged(NamedTuple):
     """Arrays in our layout, the settings that are left to ask for, and how pages were read, if any."""
 
@@ -116,7 +126,9 @@ def read_arrays(found: Mapping[str, Array], settings: Settings, **how: bool) -> 
     """
     relative = {name: found[name] for name in (BIAS_TABLE, BIAS_INDEX) if name in found}
     others = {name: array for name, array in with_position_ids(found).items() if name not in relative}
-    paged = read_paged(others, settings, **how)
+    is_open = settings.heads is None and not how.get("strictly")
+    heads = heads_of_table(relative, others) if is_open else None
+    paged = read_paged(others, settings.with_(heads=heads) if heads else settings, **how)
     raise_all(ends_elsewhere(found, paged.laid.sizes, settings))
     counted = with_positions_counted(paged.laid, settings)
     laid, settings = with_corners(counted, paged.settings)
