@@ -30,7 +30,8 @@ class Rotary:
     """Rotary positions for Q and K; `dims` None rotates the whole head.
 
     Where `frequencies` are given they replace those of θ; `factor` multiplies what is turned, and
-    columns before `first` are not turned (see `attnctl.math.ops.Rotate`).
+    columns before `first` are not turned (see `attnctl.math.ops.Rotate`). `other` are those that the
+    model has for texts of another length.
     """
 
     theta: float = 10000.0
@@ -39,6 +40,7 @@ class Rotary:
     frequencies: tuple[float, ...] = ()
     factor: float = 1.0
     first: int = 0
+    other: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 < self.theta < inf:

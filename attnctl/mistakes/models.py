@@ -49,9 +49,18 @@ def not_stretched(op: Rotate) -> dict[str, Op]:
             ways[f"the factor {op.factor:g} is left out"] = replace(op, factor=1.0)
             twice = op.factor**2
             ways[f"the factor {op.factor:g} is applied twice ({twice:g})"] = replace(op, factor=twice)
+        if op.other:
+            ways[said_of_other(op)] = replace(op, frequencies=op.other, other=())
         if (blended := blend_reversed(op)) is not None:
             ways["the blend of long and short waves is the wrong way round: 1 − s for s"] = blended
     return ways
+
+
+def said_of_other(op: Rotate) -> str:
+    """Which list of factors is taken: the longer texts have the lower frequencies."""
+    is_longer = np.log(op.other).sum() < np.log(op.frequencies).sum()
+    taken, meant = ("long", "short") if is_longer else ("short", "long")
+    return f"the frequencies are those of {taken}_factor, where {meant}_factor is meant"
 
 
 def blend_reversed(op: Rotate) -> Rotate | None:

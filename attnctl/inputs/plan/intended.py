@@ -325,6 +325,8 @@ def derive_plan(
     """
     raise_all(unmeant_cache(trace, settings))
     raise_all(needless_of_arrays(trace, settings))
+    if not keep:
+        raise_all(added_to_nothing(trace, settings))
     settings = with_documents(trace, with_recorded_results(trace, settings))
 
     laid, settings, gather = read_arrays(
@@ -375,6 +377,14 @@ def needless_of_arrays(trace: Trace, settings: Settings) -> Iterator[str]:
         if getattr(settings, name) is not None:
             place = settings.where((name,))
             yield f"{place}: a dump of attnctl says itself what its arrays are; leave it out"
+
+
+def added_to_nothing(trace: Trace, settings: Settings) -> Iterator[str]:
+    """Positions that are added to embeddings, where there are none: X has its positions already."""
+    if adds_positions(settings) and EMBEDDINGS not in trace:
+        place = settings.where(("positions",))
+        what = "these positions are added to embeddings, which are not among the arrays"
+        yield f"{place}: {what}; give embeddings (--name THEIRS=embeddings), or leave it out"
 
 
 def with_recorded_results(trace: Trace, settings: Settings) -> Settings:

@@ -129,6 +129,8 @@ class Rotate(Op):
     back: bool = False
     documents: tuple[int, ...] = ()
     places: GivenPlaces = ()
+    other: tuple[float, ...] = ()
+    """Frequencies that are for texts of another length, and not read here."""
 
     @property
     def words(self) -> str:
