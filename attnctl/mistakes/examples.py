@@ -27,7 +27,8 @@ from attnctl.record import Trace
 
 SEES = np.tri(6, 6, 1, dtype=bool) & (np.arange(36).reshape(6, 6) % 5 != 2)
 BLIND = SEES & (np.arange(6) != 2)[:, None]
-"""Masks: one that is not symmetric, and one with a row that sees nothing."""
+TURNED = np.stack([np.roll(SEES, turn, axis=0) for turn in range(6)])[:, None]
+"""Masks: one that is not symmetric, one with a row that sees nothing, and one of each member of a batch."""
 
 D_MODEL = 8
 
@@ -106,6 +107,8 @@ KINDS = {
     "documents": kind(Documents((0, 2, 5)), X=(9, D_MODEL)),
     "documents sinusoidal": kind(Documents((0, 2, 5)), X=(9, D_MODEL), positions=SINUSOIDAL),
     "masked": kind(mask=SEES),
+    "batch masked": kind(mask=TURNED, X=BATCH),
+    "cross masked": kind(memory=(4, D_MODEL), mask=np.array([[True, True, False, True]])),
     "masked causal": kind(Causal(), mask=SEES),
     "blind": kind(mask=BLIND),
     "paged": kind(**PAGED, page_table=np.array([[5, 2], [7, 1], [3, 6]]), key_lengths=np.array([7, 3, 6])),

@@ -203,6 +203,8 @@ UNSEEN = {
     "rotary-places": "no kernel is handed the positions of its tokens",
     "bias-table-read": "no kernel is handed the table of its bias",
     "bias-buckets": "no kernel is handed the table of its bias",
+    "bias-unasked": "weights show it; no output says which they are",
+    "queries-unpadded": "masks of kernels are of queries and keys, not of keys alone",
     "nan-where-nothing-is-seen": "a convention, as zeros are and the mean",
     "logsumexp-empty-rows": "a convention",
     "sink-in-logsumexp": "a convention: the sum may count the sink",

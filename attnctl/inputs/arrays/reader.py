@@ -101,6 +101,10 @@ class Laid:
     """Whether weights of norms have one row for all heads: heads are then normed as one row."""
 
 
+OF_RELATIVE = (BIAS_TABLE, BIAS_INDEX, gradient_of(BIAS_TABLE))
+"""What is read by the table of a relative bias, not by the axes of others."""
+
+
 def heads_of_table(relative: Mapping[str, Array], others: Mapping[str, Array]) -> int | None:
     """The heads that Q has an axis for and the table of a relative bias, too; None where several may be."""
     table = relative.get(BIAS_TABLE)
@@ -124,7 +128,8 @@ def read_arrays(found: Mapping[str, Array], settings: Settings, **how: bool) -> 
 
     `how` is that of `read_paged`. Raises AttnError for what cannot be read.
     """
-    relative = {name: found[name] for name in (BIAS_TABLE, BIAS_INDEX) if name in found}
+    of_table = [name for name in OF_RELATIVE if name in found and BIAS_TABLE in found]
+    relative = {name: found[name] for name in of_table}
     others = {name: array for name, array in with_position_ids(found).items() if name not in relative}
     is_open = settings.heads is None and not how.get("strictly")
     heads = heads_of_table(relative, others) if is_open else None

@@ -12,7 +12,7 @@ from attnctl.base.words import dims
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.sizes import key_count
 from attnctl.math import Array, Sizes
-from attnctl.math.names import BIAS_INDEX, BIAS_TABLE
+from attnctl.math.names import BIAS_INDEX, BIAS_TABLE, gradient_of
 from attnctl.math.ops import Buckets, LookUp
 from attnctl.math.rules import Causal, PerBatch
 
@@ -23,7 +23,8 @@ FURTHEST = 128
 class RelativeBias(NamedTuple):
     """A table of (head, number), and how it is read."""
 
-    table: Array
+    arrays: dict[str, Array]
+    """The table, and the gradient by it if that is recorded."""
     lookup: LookUp
     note: str
 
@@ -40,18 +41,21 @@ def read_relative(
         return None
 
     index = found.get(BIAS_INDEX)
-    table = heads_first(found[BIAS_TABLE], sizes["head"], None if index is None else int(np.max(index)))
+    largest = None if index is None else int(np.max(index))
+    tables = [name for name in (BIAS_TABLE, gradient_of(BIAS_TABLE)) if name in found]
+    arrays = {name: heads_first(name, found[name], sizes["head"], largest) for name in tables}
+    table = arrays[BIAS_TABLE]
     if index is not None:
-        return RelativeBias(table, read_index(index, sizes, table.shape[-1]), "")
+        return RelativeBias(arrays, read_index(index, sizes, table.shape[-1]), "")
 
     both_ways = not any(isinstance(rule, Causal) for rule in settings.rules)
     lookup = by_buckets(sizes, offset, table.shape[-1], both_ways=both_ways)
     direction = "both ways" if both_ways else "of keys behind"
     said = f"by T5's buckets of key − query, {direction}, up to a distance of {FURTHEST}"
-    return RelativeBias(table, lookup, f"Read {BIAS_TABLE} {said}; {BIAS_INDEX} says otherwise.")
+    return RelativeBias(arrays, lookup, f"Read {BIAS_TABLE} {said}; {BIAS_INDEX} says otherwise.")
 
 
-def heads_first(table: Array, heads: int, largest: int | None) -> Array:
+def heads_first(name: str, table: Array, heads: int, largest: int | None) -> Array:
     """The table as (head, number): others keep it as (number, head)."""
     if table.ndim == 2:
         for turned in (table, table.T):
@@ -59,7 +63,7 @@ def heads_first(table: Array, heads: int, largest: int | None) -> Array:
             if len(turned) == heads and fits:
                 return turned
     least = "" if largest is None else f", and more than {largest} numbers for each"
-    raise AttnError(f"{BIAS_TABLE}: {dims(table.shape)}, expected (head, number) for {heads} heads{least}")
+    raise AttnError(f"{name}: {dims(table.shape)}, expected (head, number) for {heads} heads{least}")
 
 
 def read_index(index: Array, sizes: Sizes, count: int) -> LookUp:

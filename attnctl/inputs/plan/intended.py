@@ -142,7 +142,7 @@ def with_relative(laid: Laid, settings: Settings, offset: PerBatch) -> tuple[Lai
     if relative is None:
         return laid, None
 
-    arrays = {**laid.arrays, BIAS_TABLE: relative.table}
+    arrays = {**laid.arrays, **relative.arrays}
     notes = (*laid.notes, *([relative.note] if relative.note else []))
     return replace(laid, arrays=arrays, notes=notes), relative.lookup
 
