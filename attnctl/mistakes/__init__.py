@@ -16,6 +16,7 @@ it in, where it has more shapes than that.
 
 from attnctl.base.plugins import added
 from attnctl.mistakes.backward import BACKWARD
+from attnctl.mistakes.caches import CACHES
 from attnctl.mistakes.chunks import CHUNKS
 from attnctl.mistakes.heads import HEADS
 from attnctl.mistakes.kernels import KERNELS, NUMBERS, SERVING
@@ -31,7 +32,7 @@ from attnctl.mistakes.visibility import VISIBILITY
 
 CATALOGUE: tuple[Mistake, ...] = (
     *SERVING, *SCALING, *SOFTMAX, *MASKS, *PROJECTIONS, *HEADS, *POSITIONS, *MODELS, *SOFTCAP, *BIASES,
-    *RELATIVE,
+    *RELATIVE, *CACHES,
     *CHUNKS, *BACKWARD, *KERNELS, *PARTIAL_MASKS, *VISIBILITY, *SUMS, *FITTED_POSITIONS, *EPSILON, *FITTED,
     *OTHER_SCALE, *NUMBERS,
 )  # fmt: skip

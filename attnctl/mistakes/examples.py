@@ -19,7 +19,18 @@ from attnctl.math import Array
 from attnctl.math.derivation import Rotary
 from attnctl.math.engine import carry_out
 from attnctl.math.kind import HeadNorm, documents_in
-from attnctl.math.names import MASKED, MEMORY, PAGE_TABLE, PAGES, STORED_SCALES, TABLE, Q, X
+from attnctl.math.names import (
+    MASKED,
+    MEMORY,
+    PAGE_TABLE,
+    PAGES,
+    PAST_KEY,
+    PAST_VALUE,
+    STORED_SCALES,
+    TABLE,
+    Q,
+    X,
+)
 from attnctl.math.rules import Alibi, Causal, Documents, Mask, Positions, Softcap, VisibilityRule, Window
 from attnctl.mistakes.mistake import Mistake
 from attnctl.mistakes.wrong import side_by_side, side_into_heads, softmax
@@ -31,6 +42,9 @@ TURNED = np.stack([np.roll(SEES, turn, axis=0) for turn in range(6)])[:, None]
 """Masks: one that is not symmetric, one with a row that sees nothing, and one of each member of a batch."""
 
 D_MODEL = 8
+
+LEARNED = np.random.RandomState(0).standard_normal((9, D_MODEL)).tolist()
+"""A table of learned positions."""
 
 PLACES = np.indices((2, 3)).reshape(2, -1)
 APART = PLACES[:, :, None] - PLACES[:, None]
@@ -63,7 +77,7 @@ ARRAYS = (
     *(Q, *PAGES, PAGE_TABLE),
     *(X, MEMORY, "mask", "bias", "sink", "key_lengths", "W_Q", "W_O", "b_Q", "b_K", "b_V", "b_O"),
     *("Q_norm_weight", "K_norm_weight", "W_gate", "position_ids", *STORED_SCALES),
-    *("bias_table", "bias_index"),
+    *("bias_table", "bias_index", PAST_KEY, PAST_VALUE),
 )
 BATCH = (6, 6, D_MODEL)
 LONG = (12, D_MODEL)
@@ -101,6 +115,7 @@ KINDS = {
     "heads causal": kind(Causal(), heads=4),
     "batch causal": kind(Causal(), X=BATCH),
     "cached": kind(Causal(), causal_offset=3, memory=(9, D_MODEL)),
+    "past": kind(Causal(), past_key=(2, 3, 4), past_value=(2, 3, 4)),
     "cross": kind(memory=(6, D_MODEL)),
     "window": kind(Window(1, 1), X=(8, D_MODEL)),
     "strided": kind(Strided(3), X=(10, D_MODEL)),
@@ -127,6 +142,7 @@ KINDS = {
     "gated": kind(gate=True, W_gate=(D_MODEL, D_MODEL)),
     "tempered": kind(temperature=(0.5, 2)),
     "sinusoidal": kind(positions=SINUSOIDAL),
+    "learned": kind(positions=LEARNED),
     "sink": kind(sink=(2,)),
     "capped": kind(Softcap(3.0), loud=2),
     "capped causal": kind(Softcap(3.0), Causal(), loud=2),
@@ -270,6 +286,7 @@ def names_for(meant: ExampleKind, given: Mapping[str, Array]) -> dict[str, Any]:
         "d_k": given["W_Q"].shape[-1] // heads,
         "distance": abs(np.arange(n)[:, None] - np.arange(keys)),
         "lengths": given.get("key_lengths"), "bias_index": given.get("bias_index"),
+        "table": np.array(LEARNED),
         "starts": documents_in(meant.settings),
     }  # fmt: skip
 

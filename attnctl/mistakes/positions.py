@@ -16,7 +16,7 @@ from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Op, Project, Rotate, Si
 from attnctl.mistakes import wrong
 from attnctl.mistakes.fixes import base_of, number
 from attnctl.mistakes.mistake import Plant, WrongStep, about
-from attnctl.mistakes.plants import all_or_one, at, ends, planted_best, planted_fit, spoken_after
+from attnctl.mistakes.plants import all_or_one, at, ends, planted_best, planted_fit, shifts, spoken_after
 
 TURNED = ("Q_rotated", "K_rotated")
 ROTATIONS, ADDED = at(*TURNED, Rotate), at("X", Add)
@@ -194,6 +194,25 @@ def plant_unasked_rotation(case: WrongStep) -> Iterator[Plant]:
             return f"--positions rope --theta {option_number(theta)}{option}"
 
         yield from planted_fit(case, make, THETAS, say)
+
+
+def plant_other_rows(case: WrongStep) -> Iterator[Plant]:
+    """Rows of a learned table that are so many before or after those that are meant."""
+    learned = case.record.plan.learned
+    if learned is None or not ADDED.right(case):
+        return
+    last = len(learned.rows) - 1
+    for by in shifts(last):
+        read = learned.read + by
+        if read.min() < 0 or read.max() > last:
+            continue
+        rows = learned.rows[read]
+
+        def others(e: Array, _: Array, rows: Array = rows) -> Array:
+            return e + rows.astype(e.dtype)
+
+        late = "late" if by > 0 else "early"
+        yield Plant(case.put("X", wrong.By(others)), f"rows of the table are read {abs(by)} too {late}")
 
 
 SUMS = (-1.0, 0.3, 2.0, 8.0, 30.0)
@@ -449,6 +468,15 @@ FITTED_POSITIONS = (
         plant_other_sinusoids,
         why="Sines in the first half and cosines in the second, as tensor2tensor has them.",
         example="positions = np.concatenate([positions[:, ::2], positions[:, 1::2]], axis=-1)",
+    ),
+    about("X", fitted=True, meant="learned")(
+        "positions-start",
+        ELSEWHERE,
+        "read the row of each token's own position",
+        plant_other_rows,
+        seen="sbryngelson/ANEForge#257; huggingface/sentence-transformers#3879",
+        why="RoBERTa and OPT count from 2, behind the row of padding; BERT and GPT-2 from 0.",
+        example="X = embeddings + table[np.arange(n) + 2]",
     ),
     of_embeddings(
         "positions-wrong",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -120,6 +120,13 @@ def run_each(plans: Sequence[Plan], keep: Keep = None, progress: Progress | None
     return [plan.run(keep, progress) for plan in plans]
 
 
+class LearnedTable(NamedTuple):
+    """Learned positions: all that there are, and which of them the tokens have."""
+
+    rows: Array
+    read: Array
+
+
 @dataclass(frozen=True)
 class DumpPlan:
     """How recorded steps should have come about: no variant, as recorded lines may be among them."""
@@ -133,6 +140,7 @@ class DumpPlan:
     unknown: tuple[str, ...] = ()  # recorded arrays under names that attnctl does not know
     supplied: frozenset[str] = frozenset()
     """Arrays that the dump has not: weights of the model that says what was meant."""
+    learned: LearnedTable | None = None
 
 
 def what_if_of(settings: Settings) -> WhatIf | None:

@@ -45,7 +45,7 @@ from attnctl.inputs.plan import (
     with_norm_rows,
     with_padding,
 )
-from attnctl.inputs.plan.sentence import position_rows, with_positions
+from attnctl.inputs.plan.sentence import learned_table, position_rows, with_positions
 from attnctl.inputs.plan.tensors import Named
 from attnctl.math import Array, Sizes
 from attnctl.math.derivation import Derivation, Step, Variant, with_batch, without_projection
@@ -347,6 +347,10 @@ def derive_plan(
         notes.append(f"Read {chunks} chunks of keys, as equal as can be; --chunks says otherwise.")
 
     raise_all(misplaced(settings, laid.sizes, laid.places))
+    learned = None
+    if EMBEDDINGS in laid.arrays:
+        past = laid.sizes.get("past", 0)
+        learned = learned_table(settings, laid.arrays[EMBEDDINGS].shape, past, laid.places)
     derivation, unasked = derive_recorded(
         laid, settings, trace.key_tokens or (), pages=gather, lookup=lookup
     )
@@ -365,6 +369,7 @@ def derive_plan(
         notes=tuple(notes),
         unasked=unasked,
         unknown=tuple(name for name in trace if name not in TABLE or TABLE[name].model),
+        learned=learned,
     )
     return Trace(steps, arrays, trace.header), plan
 

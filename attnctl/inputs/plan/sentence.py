@@ -25,7 +25,7 @@ from attnctl.inputs.config.sizes import (
     written_masks,
     written_places,
 )
-from attnctl.inputs.plan import PAD, Plan, plan_of, tensors, variant, what_if_of, with_padding
+from attnctl.inputs.plan import PAD, LearnedTable, Plan, plan_of, tensors, variant, what_if_of, with_padding
 from attnctl.inputs.plan.tensors import Named, description, draw_numbers, first_given, from_file, token_rows
 from attnctl.math import Array, Shape, Sizes
 from attnctl.math.derivation import Variant
@@ -404,6 +404,16 @@ def with_positions(
         array, how = named[MEMORY]
         out[MEMORY] = array + position_rows(settings, array.shape, past), how
     return out
+
+
+def learned_table(settings: Settings, shape: Shape, past: int, places: GivenPlaces) -> LearnedTable | None:
+    """The table of learned positions, and which of its rows tokens have; None where there is none."""
+    if not isinstance(settings.positions, list):
+        return None
+    *_, length, d_model = shape
+    given = places[0][0] if places else ()
+    read = Sinusoid(length, d_model, past, documents_in(settings), given).places
+    return LearnedTable(np.array(settings.positions, dtype=np.float64), read)
 
 
 def position_rows(settings: Settings, shape: Shape, past: int = 0, places: GivenPlaces = ()) -> Array:
