@@ -15,7 +15,7 @@ from attnctl.math.ops import Block, LayerNorm, Placed, RMSNorm
 from attnctl.math.ops.base import parse_signature, size_of
 from attnctl.math.ops.lookups import ByIndex
 from attnctl.math.ops.pages import ByTable
-from attnctl.math.ops.vectors import GivenPlaces
+from attnctl.math.ops.vectors import GivenPlaces, Rotate
 from attnctl.math.rules import RULES, Composed, Documents, Padding, PerBatch, VisibilityRule
 
 VALUES = {
@@ -54,6 +54,8 @@ def instances(draw, kind):
         values = {name: tuple(sorted({0, *starts})) for name, starts in values.items()}
     if issubclass(kind, ByTable) and not isinstance(values["lengths"], tuple):  # of one sequence
         values["table"] = values["table"][:1]
+    if issubclass(kind, Rotate):  # as many pairs as there are columns for
+        values["sections"] = ()
     if issubclass(kind, Placed) and draw(st.booleans()):  # positions are counted
         values["places"] = ()
     try:

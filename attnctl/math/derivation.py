@@ -31,7 +31,8 @@ class Rotary:
 
     Where `frequencies` are given they replace those of θ; `factor` multiplies what is turned, and
     columns before `first` are not turned (see `attnctl.math.ops.Rotate`). `other` are those that the
-    model has for texts of another length.
+    model has for texts of another length. Of positions of time, height and width, `sections` are the
+    pairs of columns that go by each, one behind the other, or `sections_in_turn`.
     """
 
     theta: float = 10000.0
@@ -41,6 +42,8 @@ class Rotary:
     factor: float = 1.0
     first: int = 0
     other: tuple[float, ...] = ()
+    sections: tuple[int, ...] = ()
+    sections_in_turn: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.theta < inf:

@@ -357,6 +357,9 @@ POSITIONS = (
 IN_CHUNKS = "rows of time, height and width go by chunks of columns (T T H H W W), not in turn (T H W)"
 
 
+IN_TURN = "rows of time, height and width go in turn (T H W), not by chunks of columns (T T H H W W)"
+
+
 def at_other_places(op: Rotate) -> dict[str, Op]:
     """Slots in place of the positions that are given, or positions begun again at 0."""
     if not op.places:
@@ -366,7 +369,10 @@ def at_other_places(op: Rotate) -> dict[str, Op]:
     ways: dict[str, Op] = {"the slot of each token is taken for its position": replace(op, places=())}
     ways["positions begin again at 0"] = replace(op, places=to_places(again))
     if len(places) == 3:
-        ways[IN_CHUNKS] = wrong.TurnedInChunks(**vars(op))
+        if op.sections and not op.sections_in_turn:
+            ways[IN_TURN] = replace(op, sections_in_turn=True)
+        else:
+            ways[IN_CHUNKS] = wrong.TurnedInChunks(**vars(op))
         ways["the row of time is taken for all columns"] = replace(op, places=op.places[:1])
     return ways
 

@@ -60,6 +60,24 @@ def read_even(value: Any) -> int:
     return number
 
 
+THREE_ROWS = 3
+
+
+def read_sections(value: Any) -> tuple[int, ...]:
+    """The pairs of columns of time, height and width."""
+    if not isinstance(value, (list, tuple)) or len(value) != THREE_ROWS:
+        raise unfit(
+            value, "is not three numbers; write the pairs of time, height and width, like [16, 24, 24]"
+        )
+    return tuple(every(enumerate(value), PAIRS))
+
+
+PAIRS = whole_number(0)
+SECTIONS = Reader(
+    read_sections, {"type": "array", "items": PAIRS.schema, "minItems": THREE_ROWS, "maxItems": THREE_ROWS}
+)
+
+
 def make_rotary(given: Json) -> Any:
     from attnctl.math.derivation import Rotary
 
@@ -88,6 +106,19 @@ ROPE_OPTIONS = Form(
             SWITCH,
             "Rotate neighbouring pairs of dimensions (GPT-J) instead of pairs half a head apart (Llama).",
             flag=Flag("--interleaved"),
+        ),
+        Setting(
+            "sections",
+            SECTIONS,
+            "How many pairs of dimensions go by position_ids of time, height and width, one behind the "
+            "other (Qwen2-VL); left out, 24, 20 and 20 of 64 in turn (Qwen3-VL).",
+            [16, 24, 24],
+        ),
+        Setting(
+            "sections_in_turn",
+            SWITCH,
+            "The sections take turns, T H W T H W, in place of one behind the other.",
+            True,
         ),
     ],
     make_rotary,

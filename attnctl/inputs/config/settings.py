@@ -200,10 +200,19 @@ def as_written(value: Any) -> Any:
             return list(map(as_written, value))
         case Mapping():
             return {name: as_written(part) for name, part in value.items()}
-        case Rotary(theta, dims, interleaved):
-            return {"rope": without_none({"theta": theta, "interleaved": interleaved, "dims": dims})}
+        case Rotary():
+            return rotary_as_written(value)
         case _:
             return value
+
+
+def rotary_as_written(rotary: Rotary) -> dict[str, Any]:
+    out: dict[str, Any] = {"theta": rotary.theta, "interleaved": rotary.interleaved}
+    if rotary.dims is not None:
+        out["dims"] = rotary.dims
+    if rotary.sections:
+        out |= {"sections": list(rotary.sections), "sections_in_turn": rotary.sections_in_turn}
+    return {"rope": out}
 
 
 def weights_as_written(weights: Weights) -> dict[str, Any]:

@@ -167,9 +167,30 @@ def goes_by_positions(settings: Settings) -> bool:
     return has_slopes or is_turned or adds_positions(settings) or settings.rules_by_positions
 
 
+def misplaced_sections(settings: Settings, sizes: Sizes, *, rows: int) -> Iterator[str]:
+    """Sections of rotary positions that are of no three rows, or of other columns than are turned."""
+    rotation = rotary(settings)
+    if rotation is None or not (rotation.sections or rotation.sections_in_turn):
+        return
+
+    place = settings.where(("positions", "rope", "sections"))
+    if not rotation.sections:
+        yield f"{place}: sections_in_turn, but no sections; say how many pairs go by each"
+    if rows != THREE:
+        yield f"{place}: they are of positions of time, height and width; give {POSITION_IDS} of three rows"
+    pairs = (rotation.dims or sizes.get("d_k", 0)) // 2
+    if rotation.sections and pairs and sum(rotation.sections) != pairs:
+        yield f"{place}: {sum(rotation.sections)} pairs, expected {pairs}, as many as are turned"
+
+
+THREE = 3
+"""Rows of positions of time, height and width."""
+
+
 def misplaced(settings: Settings, sizes: Sizes, places: GivenPlaces) -> Iterator[str]:
     """What is wrong with positions that are given, for what goes by them."""
     if not places:
+        yield from misplaced_sections(settings, sizes, rows=0)
         if settings.rules_by_positions:
             place = settings.where(("rules_by_positions",))
             yield f"{place}: no positions are given; give {POSITION_IDS}, or leave it out"
@@ -187,6 +208,7 @@ def misplaced(settings: Settings, sizes: Sizes, places: GivenPlaces) -> Iterator
     if len(places[0]) > 1 and is_added:
         yield f"{place}: positions that are added are the same for the whole batch; give one row"
 
+    yield from misplaced_sections(settings, sizes, rows=len(places))
     queries = sizes.get("query", 0)
     if (has_slopes or by_rules) and ("past" in sizes or key_count(sizes) != queries):
         what = f"they say where {queries} queries stand, and there are {key_count(sizes)} keys"
