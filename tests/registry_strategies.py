@@ -14,8 +14,9 @@ from attnctl.math.kind import Chunks
 from attnctl.math.ops import Block, LayerNorm, Placed, RMSNorm
 from attnctl.math.ops.base import parse_signature, size_of
 from attnctl.math.ops.lookups import ByIndex
+from attnctl.math.ops.models import BucketsBack
 from attnctl.math.ops.pages import ByTable
-from attnctl.math.ops.vectors import GivenPlaces, Rotate
+from attnctl.math.ops.vectors import GivenPlaces, Rotate, Sinusoid
 from attnctl.math.rules import RULES, Composed, Documents, Padding, PerBatch, VisibilityRule
 
 VALUES = {
@@ -54,9 +55,11 @@ def instances(draw, kind):
         values = {name: tuple(sorted({0, *starts})) for name, starts in values.items()}
     if issubclass(kind, ByTable) and not isinstance(values["lengths"], tuple):  # of one sequence
         values["table"] = values["table"][:1]
+    if kind is Sinusoid and values["given"]:  # a position for each row
+        values["length"] = len(values["given"])
     if issubclass(kind, Rotate):  # as many pairs as there are columns for
         values["sections"] = ()
-    if issubclass(kind, Placed) and draw(st.booleans()):  # positions are counted
+    if issubclass(kind, Placed | BucketsBack) and draw(st.booleans()):  # positions are counted
         values["places"] = ()
     try:
         return kind(**values)
@@ -81,7 +84,7 @@ TOGETHER = {
 def by_member(op):
     """Whether a parameter of an op differs from member to member of a batch."""
     hints = get_type_hints(type(op))
-    if isinstance(op, Placed) and op.places:
+    if isinstance(op, Placed | BucketsBack) and op.places:
         return True
     return any(
         hints[each.name] == PerBatch and isinstance(getattr(op, each.name), tuple) for each in fields(op)
@@ -102,7 +105,7 @@ def examples(draw, kind):
     if isinstance(op, ByTable):  # as many keys as there are slots in its pages, which are 0 and 1
         slot = draw(st.integers(1, 3))
         sizes = {"page": 2, "slot": slot, "key": slot * len(op.table[0])}
-    if isinstance(op, Placed) and op.places:  # of the tokens that are queries and keys
+    if isinstance(op, Placed | BucketsBack) and op.places:  # of the tokens that are queries and keys
         sizes = dict.fromkeys(("query", "key"), len(op.places[0]))
     if isinstance(op, ByIndex):  # which holds 0 and 1
         sizes = {"bucket": 2, "query": len(op.index), "key": len(op.index[0])}
