@@ -308,7 +308,7 @@ def by_sink(op: SinkSoftmax, change: Callable[[Array], Array]) -> By:
 
 EPSILON = (
     about(WEIGHTS, fitted=True, subject="sink", meant="sink")(
-        "sink-scaled",
+        "sink-factor",
         "the logit of the sink is multiplied by {}",
         "take the sink's logit as it is, beside scores that are scaled already",
         OF_SINK.fitted(

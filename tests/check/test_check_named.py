@@ -168,7 +168,7 @@ def cache_rolled(*, right=False):
 FROM_THREADS = {
     "softmax-over-batch": (over_batch, "runs over the batch and queries", "axis=-1"),
     "mask-members": (masks_tiled, "repeated b0 b1 b0 b1", "for its own heads"),
-    "sink-scaled": (partial(with_sink, 8**-0.5, 1), "multiplied by 0.3536", "as it is"),
+    "sink-factor": (partial(with_sink, 8**-0.5, 1), "multiplied by 0.3536", "as it is"),
     "sink-twice": (partial(with_sink, 1, 2), "counted twice", "once"),
     "queries-unpadded": (unpadded, "outputs of queries are 0", "one of their own"),
     "bias-unasked": (
