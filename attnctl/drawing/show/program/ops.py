@@ -20,7 +20,7 @@ from attnctl.drawing.show.program.rules import seen_by
 from attnctl.math import Array, Shape, ops
 from attnctl.math.axes import LEAD
 from attnctl.math.kind import spans
-from attnctl.math.ops import base, chunks, delta, models, norms, pages, products, scores, vectors
+from attnctl.math.ops import base, chunks, delta, lookups, models, norms, pages, products, scores, vectors
 from attnctl.math.ops.base import parse_signature
 from attnctl.math.rules import PerBatch, alibi_slopes, per_batch
 
@@ -407,6 +407,11 @@ def buckets(w: Writing) -> str:
     if of_cell.ndim > 2:
         raise NotWrittenError("buckets of members that stand in other places")
     return f"{s} + {table}[:, {w.numbers('bucket', of_cell)}]"
+
+
+@writes(lookups.LookUp)
+def look_up(w: Writing) -> str:
+    return f"{w.x}[:, {w.numbers('index', w.op.numbers)}]"
 
 
 # --- chunks of keys ---
