@@ -35,6 +35,8 @@ class Options(TypedDict, total=False):
     seed: int | None
     embeddings: Embeddings | Random | Array | Mapping[str, Any] | None
     positions: str | Rotary | Mapping[str, Any] | Table | None
+    position_ids: Sequence[int] | Sequence[Sequence[int]] | Sequence[Sequence[Sequence[int]]] | None
+    rules_by_positions: bool | None
     weights: Weights | Mapping[str, Any] | None
     scale: float | None
     rules: Sequence[Rule | str | Mapping[str, Any]] | None

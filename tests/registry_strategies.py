@@ -11,10 +11,12 @@ import attnctl.math.derivation  # noqa: F401  (an op registers itself where it i
 from attnctl.base.errors import AttnError
 from attnctl.math.axes import LEAD
 from attnctl.math.kind import Chunks
-from attnctl.math.ops import Block, LayerNorm, RMSNorm
+from attnctl.math.ops import Block, LayerNorm, Placed, RMSNorm
 from attnctl.math.ops.base import parse_signature, size_of
+from attnctl.math.ops.lookups import ByIndex
+from attnctl.math.ops.models import BucketsBack
 from attnctl.math.ops.pages import ByTable
-from attnctl.math.ops.vectors import GivenPlaces
+from attnctl.math.ops.vectors import GivenPlaces, Rotate, Sinusoid
 from attnctl.math.rules import RULES, Composed, Documents, Padding, PerBatch, VisibilityRule
 
 VALUES = {
@@ -53,6 +55,12 @@ def instances(draw, kind):
         values = {name: tuple(sorted({0, *starts})) for name, starts in values.items()}
     if issubclass(kind, ByTable) and not isinstance(values["lengths"], tuple):  # of one sequence
         values["table"] = values["table"][:1]
+    if kind is Sinusoid and values["given"]:  # a position for each row
+        values["length"] = len(values["given"])
+    if issubclass(kind, Rotate):  # as many pairs as there are columns for
+        values["sections"] = ()
+    if issubclass(kind, Placed | BucketsBack) and draw(st.booleans()):  # positions are counted
+        values["places"] = ()
     try:
         return kind(**values)
     except AttnError:  # its own bounds
@@ -76,6 +84,8 @@ TOGETHER = {
 def by_member(op):
     """Whether a parameter of an op differs from member to member of a batch."""
     hints = get_type_hints(type(op))
+    if isinstance(op, Placed | BucketsBack) and op.places:
+        return True
     return any(
         hints[each.name] == PerBatch and isinstance(getattr(op, each.name), tuple) for each in fields(op)
     )
@@ -95,6 +105,10 @@ def examples(draw, kind):
     if isinstance(op, ByTable):  # as many keys as there are slots in its pages, which are 0 and 1
         slot = draw(st.integers(1, 3))
         sizes = {"page": 2, "slot": slot, "key": slot * len(op.table[0])}
+    if isinstance(op, Placed | BucketsBack) and op.places:  # of the tokens that are queries and keys
+        sizes = dict.fromkeys(("query", "key"), len(op.places[0]))
+    if isinstance(op, ByIndex):  # which holds 0 and 1
+        sizes = {"bucket": 2, "query": len(op.index), "key": len(op.index[0])}
     random = np.random.RandomState(draw(st.integers(0, 2**32 - 1)))
     inputs = []
     for axes, is_mask in zip(takes, masks, strict=True):

@@ -17,6 +17,7 @@ from attnctl.math.axes import names_in, parse_axes
 from attnctl.math.derivation import Rotary, Variant, derive, line
 from attnctl.math.kind import KIND, HeadNorm
 from attnctl.math.ops import Copy, Given, Sinusoid
+from attnctl.math.ops.lookups import LookUp
 from attnctl.math.ops.pages import Gather
 from attnctl.math.rules import RULES
 from attnctl.record import Trace
@@ -37,6 +38,7 @@ SIZES = {
     "d_memory": 19,
     "d_out": 17,
     "chunk": 4,
+    "bucket": 5,
     "page": 10,
     "slot": 3,
     "batch": 3,
@@ -68,7 +70,7 @@ OWN = set(names.where(lambda row: not (row.model or row.gradient)))
 """Every name but those that only layers of trained models have (tests/models/test_steps.py)."""
 
 STEPS = OWN - {names.KEY_LENGTHS, names.POSITION_IDS, names.PAGE_TABLE, *names.PAGE_LIST}
-STEPS -= {*names.CU_SEQLENS}
+STEPS -= {*names.CU_SEQLENS, names.BIAS_INDEX}
 """Those of them that are steps: others say which keys there are."""
 
 # --- every derived step is read by another, or is the last ---
@@ -118,6 +120,9 @@ def variants():
         yield Variant(given, d_k=4, rotary=rotary, qk_norm=how, cache_unrotated=unrotated, logsumexp=True)
 
     yield Variant(dict.fromkeys(("Q", *names.PAGES), "given"), d_k=4, pages=Gather(((1, 0),), 3))
+
+    relative = dict.fromkeys((*names.PROJECTED, names.BIAS_TABLE), "given")
+    yield Variant(relative, d_k=4, lookup=LookUp(((0, 1), (2, 0))))
 
     for start, share in product(LEAVES.values(), (1, 2)):
         yield Variant(dict.fromkeys((*start, *names.STORED_SCALES), "given"), d_k=4, kv_share=share)
@@ -191,6 +196,9 @@ def everything(batch=()):
         "key_lengths": np.full(batch or 1, 3 * SIZES["slot"]),  # a free slot may hold anything
     }
     yield paged, {"causal": True, "layout": "bhnd" if batch else "hnd"}
+    index = np.arange(SIZES["query"] * SIZES["new"]).reshape(SIZES["query"], SIZES["new"]) % 5
+    relative = {names.BIAS_TABLE: numbers("head bucket"), names.BIAS_INDEX: index}
+    yield {**in_ours(names.PROJECTED, batch), **relative}, {"layout": "bhnd" if batch else "hnd"}
     projected = in_ours((*names.PROJECTED, names.GATE), batch)
     projected |= in_ours(names.STORED_SCALES)
     yield {**beside, **projected}, {**ASKED, "documents": [0, 2], "positions": Rotary(dims=4)}
@@ -251,8 +259,8 @@ def foreign(arrays):
 
 def recorded(trace, arrays):
     """The leaves and steps of a trace as anyone's arrays."""
-    lengths = {name: arrays[name] for name in (names.KEY_LENGTHS, names.PAGE_TABLE) if name in arrays}
-    return {**trace, **lengths}
+    beside = (names.KEY_LENGTHS, names.PAGE_TABLE, names.BIAS_INDEX)
+    return {**trace, **{name: arrays[name] for name in beside if name in arrays}}
 
 
 def asked(options):

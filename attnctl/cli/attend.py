@@ -49,9 +49,9 @@ def attend(  # noqa: PLR0913  (options, and groups of them)
 
     The file holds Q, K and V, or X (and memory for the keys) with W_Q, W_K, W_V [W_O, b_Q b_K b_V b_O].
     Optional arrays are mask, bias, sink (a number for each head), Q_norm_weight and K_norm_weight (with
-    --qk-norm), k_scale and v_scale (what K and V in few bits are multiplied by), position_ids, past_key,
-    past_value and key_lengths; with --backward also d_output (or do, grad_output), the gradient to start
-    from.
+    --qk-norm), k_scale and v_scale (what K and V in few bits are multiplied by), bias_table (head, number)
+    with bias_index (query, key), position_ids, past_key, past_value and key_lengths; with --backward also
+    d_output (or do, grad_output), the gradient to start from.
 
     Arrays are (n, d), (head, n, d), (batch, head, n, d), or, with --heads, (n, heads·d) and
     (batch, n, heads·d); (batch, n, head, d) if nothing else fits. --layout decides where the sizes are

@@ -30,7 +30,9 @@ class Rotary:
     """Rotary positions for Q and K; `dims` None rotates the whole head.
 
     Where `frequencies` are given they replace those of θ; `factor` multiplies what is turned, and
-    columns before `first` are not turned (see `attnctl.math.ops.Rotate`).
+    columns before `first` are not turned (see `attnctl.math.ops.Rotate`). `other` are those that the
+    model has for texts of another length. Of positions of time, height and width, `sections` are the
+    pairs of columns that go by each, one behind the other, or `sections_in_turn`.
     """
 
     theta: float = 10000.0
@@ -39,6 +41,9 @@ class Rotary:
     frequencies: tuple[float, ...] = ()
     factor: float = 1.0
     first: int = 0
+    other: tuple[float, ...] = ()
+    sections: tuple[int, ...] = ()
+    sections_in_turn: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.theta < inf:
@@ -94,10 +99,13 @@ class Variant(Kind):
     sinusoid: ops.Sinusoid | None = None
     rotary: Rotary | None = None
     pages: ops.Gather | None = None
+    lookup: ops.LookUp | None = None
+    """How a relative bias is read from its table, where there is one."""
     offset: PerBatch = 0
     past: int = 0
     places: ops.vectors.GivenPlaces = ()
     """The positions of the tokens, where they are given."""
+    rules_by_positions: bool = False
     batch: bool = False
     axes: dict[str, Axes] = field(default_factory=dict)
     layer: LayerParts = LayerParts()
@@ -429,17 +437,28 @@ def chunks(v: Variant, cut: Chunks, at: Latest) -> Lines:
     yield line("head_outputs", ops.MergeChunks(), (at["w_c"], at["Z_c"]), "Σ over chunks of w_c · Z_c")
 
 
+def looked_up(v: Variant, at: Latest) -> Lines:
+    """A relative bias, whose numbers stand in a table."""
+    if v.lookup is not None:
+        yield from given(v, names.BIAS_TABLE)
+        formula = f"{names.BIAS_TABLE}[head, index of query and key]"
+        yield line(names.BIAS, v.lookup, (names.BIAS_TABLE,), formula)
+
+
 def biases(v: Variant, at: Latest) -> Lines:
     """Terms added to the scores: ALiBi's slopes, a given bias."""
     if any(isinstance(rule, Alibi) for rule in v.rules):
-        name = "alibi_scores" if "bias" in v.given else "biased_scores"
-        yield line(name, ops.Slope(v.offset), (at["S"],), "S − slope · |query − key|")
+        is_last = "bias" not in v.given and v.lookup is None
+        name = "biased_scores" if is_last else "alibi_scores"
+        places = v.places[0] if v.places else ()
+        slope = ops.Slope(v.offset, places=places)
+        yield line(name, slope, (at["S"],), "S − slope · |query − key|")
     if v.layer.buckets is not None:
         yield from given(v, "bias_table")
         formula = "S + a number for each head and bucket of key − query"
         yield line("biased_scores", v.layer.buckets, (at["S"], "bias_table"), formula)
-    if "bias" in v.given:
-        yield from given(v, "bias")
+    if "bias" in v.given or v.lookup is not None:
+        yield from given(v, "bias") if v.lookup is None else ()
         yield line("biased_scores", ops.Add(), (at["S"], at["B"]), "S + bias")
 
 
@@ -449,7 +468,8 @@ def masking(v: Variant, at: Latest) -> Lines:
     mask = ("mask",) if "mask" in v.given else ()
     yield from given(v, "mask")
     if rules or mask:
-        op = ops.Hide(v.offset, rules=rules)
+        places = v.places[0] if v.rules_by_positions and v.places else ()
+        op = ops.Hide(v.offset, places=places, rules=rules)
         yield line("masked_scores", op, (at["S"], *mask), "S where allowed, else −∞")
 
 
@@ -520,6 +540,7 @@ PARTS: tuple[Callable[[Variant, Latest], Lines], ...] = (
     cache,
     dequantised,
     sharing,
+    looked_up,
     attention,
     merging,
     residual,

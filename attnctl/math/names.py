@@ -44,7 +44,9 @@ NORM_WEIGHTS, NORM_BIASES = ("Q_norm_weight", "K_norm_weight"), ("Q_norm_bias", 
 HIDDEN, RESIDUAL, SINK, SINK_WEIGHTS = "hidden", "residual", "sink", "sink_weights"
 LOGSUMEXP = "logsumexp"
 CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES = "chunk_logsumexp", "chunk_outputs", "chunk_shares"
-BIAS_TABLE, GATE, GATED = "bias_table", "gate", "gated"
+BIAS_TABLE, BIAS_INDEX = "bias_table", "bias_index"
+"""The numbers of a relative bias, by head; and which of them each query reads for each key."""
+GATE, GATED = "gate", "gated"
 FINAL, LOGITS = "final", "logits"
 DECAY, FADED, WRITTEN = "decay", "decayed_scores", "written"
 WEIGHTS, HEAD_OUTPUTS, CONCAT, OUTPUT = "attention_weights", "head_outputs", "concat", "output"
@@ -318,7 +320,7 @@ ROWS = (
     scores(SCALED),
     scores(SOFTCAPPED),
     scores("alibi_scores"),
-    weight(BIAS_TABLE, "head bucket"),
+    given(BIAS_TABLE, BIAS_TABLE, "head bucket", once=True),
     given(BIAS, "B", SCORES, once=True),
     scores(BIASED),
     given(MASK, "mask", SCORES, once=True),
@@ -350,7 +352,10 @@ ROWS = (
     weight("W_U", "d_model vocab"),
     weight("b_U", "vocab"),
     *(Name(name, "ℓ", ("query vocab",), model=True) for name in ("raw_logits", "scaled_logits", LOGITS)),
-    *(given(name, "", "") for name in (KEY_LENGTHS, POSITION_IDS, PAGE_TABLE, *PAGE_LIST, *CU_SEQLENS)),
+    *(
+        given(name, "", "")
+        for name in (KEY_LENGTHS, POSITION_IDS, BIAS_INDEX, PAGE_TABLE, *PAGE_LIST, *CU_SEQLENS)
+    ),
 )
 
 DELTA = "delta"
@@ -358,7 +363,16 @@ DELTA = "delta"
 WEIGHTS_AGAIN = "weights made again"
 """Of a program whose backward pass does not read what the forward pass made."""
 
-NO_GRADIENT = {MASK, KEY_LENGTHS, POSITION_IDS, PAGE_TABLE, *PAGE_LIST, *CU_SEQLENS, SINK_WEIGHTS}
+NO_GRADIENT = {
+    MASK,
+    KEY_LENGTHS,
+    POSITION_IDS,
+    BIAS_INDEX,
+    PAGE_TABLE,
+    *PAGE_LIST,
+    *CU_SEQLENS,
+    SINK_WEIGHTS,
+}
 """What no gradient is by: truth values and lengths, what stands beside or after the output, chunks, which
 come to the whole, as gradients go through that, and layers of a delta rule."""
 NO_GRADIENT |= {CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES}

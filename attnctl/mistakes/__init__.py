@@ -16,6 +16,7 @@ it in, where it has more shapes than that.
 
 from attnctl.base.plugins import added
 from attnctl.mistakes.backward import BACKWARD
+from attnctl.mistakes.caches import CACHES
 from attnctl.mistakes.chunks import CHUNKS
 from attnctl.mistakes.heads import HEADS
 from attnctl.mistakes.kernels import KERNELS, NUMBERS, SERVING
@@ -24,12 +25,14 @@ from attnctl.mistakes.mistake import Mistake
 from attnctl.mistakes.models import EPSILON, MODELS
 from attnctl.mistakes.positions import FITTED_POSITIONS, POSITIONS
 from attnctl.mistakes.projections import FITTED, PROJECTIONS
+from attnctl.mistakes.relative import RELATIVE
 from attnctl.mistakes.scores import BIASES, OTHER_SCALE, SCALING, SOFTCAP
 from attnctl.mistakes.softmax import SOFTMAX, SUMS
 from attnctl.mistakes.visibility import VISIBILITY
 
 CATALOGUE: tuple[Mistake, ...] = (
     *SERVING, *SCALING, *SOFTMAX, *MASKS, *PROJECTIONS, *HEADS, *POSITIONS, *MODELS, *SOFTCAP, *BIASES,
+    *RELATIVE, *CACHES,
     *CHUNKS, *BACKWARD, *KERNELS, *PARTIAL_MASKS, *VISIBILITY, *SUMS, *FITTED_POSITIONS, *EPSILON, *FITTED,
     *OTHER_SCALE, *NUMBERS,
 )  # fmt: skip

@@ -19,7 +19,18 @@ from attnctl.math import Array
 from attnctl.math.derivation import Rotary
 from attnctl.math.engine import carry_out
 from attnctl.math.kind import HeadNorm, documents_in
-from attnctl.math.names import MASKED, MEMORY, PAGE_TABLE, PAGES, STORED_SCALES, TABLE, Q, X
+from attnctl.math.names import (
+    MASKED,
+    MEMORY,
+    PAGE_TABLE,
+    PAGES,
+    PAST_KEY,
+    PAST_VALUE,
+    STORED_SCALES,
+    TABLE,
+    Q,
+    X,
+)
 from attnctl.math.rules import Alibi, Causal, Documents, Mask, Positions, Softcap, VisibilityRule, Window
 from attnctl.mistakes.mistake import Mistake
 from attnctl.mistakes.wrong import side_by_side, side_into_heads, softmax
@@ -27,9 +38,18 @@ from attnctl.record import Trace
 
 SEES = np.tri(6, 6, 1, dtype=bool) & (np.arange(36).reshape(6, 6) % 5 != 2)
 BLIND = SEES & (np.arange(6) != 2)[:, None]
-"""Masks: one that is not symmetric, and one with a row that sees nothing."""
+TURNED = np.stack([np.roll(SEES, turn, axis=0) for turn in range(6)])[:, None]
+"""Masks: one that is not symmetric, one with a row that sees nothing, and one of each member of a batch."""
 
 D_MODEL = 8
+
+LEARNED = np.random.RandomState(0).standard_normal((9, D_MODEL)).tolist()
+"""A table of learned positions."""
+
+PLACES = np.indices((2, 3)).reshape(2, -1)
+APART = PLACES[:, :, None] - PLACES[:, None]
+INDEX = (APART[0] + 1) * 5 + APART[1] + 2
+"""Which of 15 numbers each of six tokens reads for each, which are two rows of three."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +77,7 @@ ARRAYS = (
     *(Q, *PAGES, PAGE_TABLE),
     *(X, MEMORY, "mask", "bias", "sink", "key_lengths", "W_Q", "W_O", "b_Q", "b_K", "b_V", "b_O"),
     *("Q_norm_weight", "K_norm_weight", "W_gate", "position_ids", *STORED_SCALES),
+    *("bias_table", "bias_index", PAST_KEY, PAST_VALUE),
 )
 BATCH = (6, 6, D_MODEL)
 LONG = (12, D_MODEL)
@@ -94,12 +115,15 @@ KINDS = {
     "heads causal": kind(Causal(), heads=4),
     "batch causal": kind(Causal(), X=BATCH),
     "cached": kind(Causal(), causal_offset=3, memory=(9, D_MODEL)),
+    "past": kind(Causal(), past_key=(2, 3, 4), past_value=(2, 3, 4)),
     "cross": kind(memory=(6, D_MODEL)),
     "window": kind(Window(1, 1), X=(8, D_MODEL)),
     "strided": kind(Strided(3), X=(10, D_MODEL)),
     "documents": kind(Documents((0, 2, 5)), X=(9, D_MODEL)),
     "documents sinusoidal": kind(Documents((0, 2, 5)), X=(9, D_MODEL), positions=SINUSOIDAL),
     "masked": kind(mask=SEES),
+    "batch masked": kind(mask=TURNED, X=BATCH),
+    "cross masked": kind(memory=(4, D_MODEL), mask=np.array([[True, True, False, True]])),
     "masked causal": kind(Causal(), mask=SEES),
     "blind": kind(mask=BLIND),
     "paged": kind(**PAGED, page_table=np.array([[5, 2], [7, 1], [3, 6]]), key_lengths=np.array([7, 3, 6])),
@@ -118,10 +142,13 @@ KINDS = {
     "gated": kind(gate=True, W_gate=(D_MODEL, D_MODEL)),
     "tempered": kind(temperature=(0.5, 2)),
     "sinusoidal": kind(positions=SINUSOIDAL),
+    "learned": kind(positions=LEARNED),
     "sink": kind(sink=(2,)),
     "capped": kind(Softcap(3.0), loud=2),
     "capped causal": kind(Softcap(3.0), Causal(), loud=2),
     "bias": kind(bias=(6, 6)),
+    "table": kind(bias_table=(2, 15), bias_index=INDEX),
+    "buckets": kind(Causal(), bias_table=(2, 8)),
     "alibi": kind(Alibi(), heads=4),
     "summed": kind(logsumexp=True),
     "blind summed": kind(logsumexp=True, mask=BLIND),
@@ -271,7 +298,8 @@ def names_for(meant: ExampleKind, given: Mapping[str, Array]) -> dict[str, Any]:
         "d_model": D_MODEL,
         "d_k": given["W_Q"].shape[-1] // heads,
         "distance": abs(np.arange(n)[:, None] - np.arange(keys)),
-        "lengths": given.get("key_lengths"),
+        "lengths": given.get("key_lengths"), "bias_index": given.get("bias_index"),
+        "table": np.array(LEARNED),
         "starts": documents_in(meant.settings),
     }
 

@@ -65,7 +65,7 @@ def plant_joined_otherwise(case: WrongStep) -> Iterator[Plant]:
     hide = find_mask(case)
     if hide is None or not has_several_rules(case):
         return
-    joined = case.put(MASKED, wrong.SeenByAny(hide.offset, hide.at, hide.rules))
+    joined = case.put(MASKED, wrong.SeenByAny(hide.offset, hide.at, hide.places, hide.rules))
     ignored = [plant.case for plant in plant_partly_ignored(case)]
     value = joined.value(anyway=True)
     others = [each.value(anyway=True) for each in ignored]

@@ -11,7 +11,7 @@ from attnctl.math import Array
 from attnctl.math.names import GATE, GATED, HEAD_OUTPUTS, WEIGHTS
 from attnctl.math.ops import Copy, Gate, LayerNorm, Op, RMSNorm, Rotate, SinkSoftmax, Softmax, Temper
 from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
-from attnctl.mistakes.plants import all_or_one, at
+from attnctl.mistakes.plants import all_or_one, at, spoken
 from attnctl.mistakes.projections import list_names
 from attnctl.mistakes.wrong import By, side_by_side, side_into_heads
 
@@ -49,9 +49,18 @@ def not_stretched(op: Rotate) -> dict[str, Op]:
             ways[f"the factor {op.factor:g} is left out"] = replace(op, factor=1.0)
             twice = op.factor**2
             ways[f"the factor {op.factor:g} is applied twice ({twice:g})"] = replace(op, factor=twice)
+        if op.other:
+            ways[said_of_other(op)] = replace(op, frequencies=op.other, other=())
         if (blended := blend_reversed(op)) is not None:
             ways["the blend of long and short waves is the wrong way round: 1 − s for s"] = blended
     return ways
+
+
+def said_of_other(op: Rotate) -> str:
+    """Which list of factors is taken: the longer texts have the lower frequencies."""
+    is_longer = np.log(op.other).sum() < np.log(op.frequencies).sum()
+    taken, meant = ("long", "short") if is_longer else ("short", "long")
+    return f"the frequencies are those of {taken}_factor, where {meant}_factor is meant"
 
 
 def blend_reversed(op: Rotate) -> Rotate | None:
@@ -298,7 +307,37 @@ MODELS = (
     ),
 )
 
+OF_SINK = at(WEIGHTS, SinkSoftmax)
+
+
+def by_sink(op: SinkSoftmax, change: Callable[[Array], Array]) -> By:
+    return By(lambda s, sink: op.apply(s, change(sink)))
+
+
 EPSILON = (
+    about(WEIGHTS, fitted=True, subject="sink", meant="sink")(
+        "sink-factor",
+        "the logit of the sink is multiplied by {}",
+        "take the sink's logit as it is, beside scores that are scaled already",
+        OF_SINK.fitted(
+            lambda op, by: by_sink(op, lambda sink: by * sink), (0.3, 0.7, 1.44, 3.0, -1.0), spoken
+        ),
+        seen="ROCm/rocm-libraries#12229",
+        why="It is put beside scores before these are scaled, or where they are in base 2.",
+        example="e = np.exp(scaled_scores)\n"
+        "others = np.exp(sink * np.sqrt(d_k))[:, None, None]\n"
+        "attention_weights = e / (e.sum(axis=-1, keepdims=True) + others)",
+    ),
+    about(WEIGHTS, subject="sink", meant="sink")(
+        "sink-twice",
+        "the sink is counted twice",
+        "add exp(sink − max) to the sum of a row once",
+        OF_SINK.instead(lambda op: by_sink(op, lambda sink: sink + np.log(2))),
+        seen="ROCm/rocm-libraries#12229",
+        why="Two parts of the keys begin with it, and both sums are added.",
+        example="e = np.exp(scaled_scores)\n"
+        "attention_weights = e / (e.sum(axis=-1, keepdims=True) + 2 * np.exp(sink)[:, None, None])",
+    ),
     about(*NORMED, fitted=True, meant="normed")(
         "norm-epsilon",
         "the epsilon of the norm is {}",

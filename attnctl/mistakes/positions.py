@@ -16,7 +16,7 @@ from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Op, Project, Rotate, Si
 from attnctl.mistakes import wrong
 from attnctl.mistakes.fixes import base_of, number
 from attnctl.mistakes.mistake import Plant, WrongStep, about
-from attnctl.mistakes.plants import all_or_one, at, ends, planted_best, planted_fit, spoken_after
+from attnctl.mistakes.plants import all_or_one, at, ends, planted_best, planted_fit, shifts, spoken_after
 
 TURNED = ("Q_rotated", "K_rotated")
 ROTATIONS, ADDED = at(*TURNED, Rotate), at("X", Add)
@@ -201,6 +201,25 @@ def plant_unasked_rotation(case: WrongStep) -> Iterator[Plant]:
         yield from planted_fit(case, make, THETAS, say)
 
 
+def plant_other_rows(case: WrongStep) -> Iterator[Plant]:
+    """Rows of a learned table that are so many before or after those that are meant."""
+    learned = case.record.plan.learned
+    if learned is None or not ADDED.right(case):
+        return
+    last = len(learned.rows) - 1
+    for by in shifts(last):
+        read = learned.read + by
+        if read.min() < 0 or read.max() > last:
+            continue
+        rows = learned.rows[read]
+
+        def others(e: Array, _: Array, rows: Array = rows) -> Array:
+            return e + rows.astype(e.dtype)
+
+        late = "late" if by > 0 else "early"
+        yield Plant(case.put("X", wrong.By(others)), f"rows of the table are read {abs(by)} too {late}")
+
+
 SUMS = (-1.0, 0.3, 2.0, 8.0, 30.0)
 SAID = "positions are multiplied by ", "embeddings are multiplied by "
 
@@ -343,6 +362,9 @@ POSITIONS = (
 IN_CHUNKS = "rows of time, height and width go by chunks of columns (T T H H W W), not in turn (T H W)"
 
 
+IN_TURN = "rows of time, height and width go in turn (T H W), not by chunks of columns (T T H H W W)"
+
+
 def at_other_places(op: Rotate) -> dict[str, Op]:
     """Slots in place of the positions that are given, or positions begun again at 0."""
     if not op.places:
@@ -352,7 +374,10 @@ def at_other_places(op: Rotate) -> dict[str, Op]:
     ways: dict[str, Op] = {"the slot of each token is taken for its position": replace(op, places=())}
     ways["positions begin again at 0"] = replace(op, places=to_places(again))
     if len(places) == 3:
-        ways[IN_CHUNKS] = wrong.TurnedInChunks(**vars(op))
+        if op.sections and not op.sections_in_turn:
+            ways[IN_TURN] = replace(op, sections_in_turn=True)
+        else:
+            ways[IN_CHUNKS] = wrong.TurnedInChunks(**vars(op))
         ways["the row of time is taken for all columns"] = replace(op, places=op.places[:1])
     return ways
 
@@ -454,6 +479,15 @@ FITTED_POSITIONS = (
         plant_other_sinusoids,
         why="Sines in the first half and cosines in the second, as tensor2tensor has them.",
         example="positions = np.concatenate([positions[:, ::2], positions[:, 1::2]], axis=-1)",
+    ),
+    about("X", fitted=True, meant="learned")(
+        "positions-start",
+        ELSEWHERE,
+        "read the row of each token's own position",
+        plant_other_rows,
+        seen="sbryngelson/ANEForge#257; huggingface/sentence-transformers#3879",
+        why="RoBERTa and OPT count from 2, behind the row of padding; BERT and GPT-2 from 0.",
+        example="X = embeddings + table[np.arange(n) + 2]",
     ),
     of_embeddings(
         "positions-wrong",

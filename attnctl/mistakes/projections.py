@@ -219,11 +219,20 @@ def factor_at(name: str) -> Plants:
     def plants(case: WrongStep) -> Iterator[Plant]:
         given = isinstance(case.op("V"), Given) and name in {"V", "head_outputs", "concat", "output"}
         for plant in found(case):
-            scale = 1 / plant.number if plant.number else 0.0
-            stored = f"; if V is stored in int8 or FP8, it was not multiplied by v_scale, {scale:.4g}"
-            yield replace(plant, fix=f"leave the factor out{stored}" if given else "")
+            stored = scale_of_values(plant.number) if given else ""
+            yield replace(plant, fix=f"leave the factor out; {stored}" if stored else "")
 
     return plants
+
+
+def scale_of_values(factor: float | None) -> str:
+    """What a factor says of a scale of stored values: scales are less than 1."""
+    if not factor or factor <= 0 or factor == 1:
+        return ""
+    stored = "if V is stored in int8 or FP8"
+    if factor > 1:
+        return f"{stored}, it was not multiplied by v_scale, {1 / factor:.4g}"
+    return f"{stored}, it may be multiplied twice by v_scale, {factor:.4g}"
 
 
 def factor_of_step(name: str) -> Plants:

@@ -334,6 +334,13 @@ def by_distance(op: Slope, distance: Callable[[Array, Array], Array]) -> wrong.B
     return wrong.By(lambda s: s - op.slopes(s.shape) * distance(*op.positions(s.shape)))
 
 
+def by_slots(op: Slope) -> dict[str, Op]:
+    """Slots in place of the positions that are given."""
+    if not op.places:
+        return {}
+    return {"that of their slots: the positions that are given are not read": replace(op, places=())}
+
+
 def plant_bias_before_scale(case: WrongStep) -> Iterator[Plant]:
     scale = case.op(SCALED)
     if isinstance(case.op("scores"), MatMulT) and isinstance(scale, Scale):
@@ -397,6 +404,7 @@ BIASES = (
         "alibi-distance",
         "ALiBi's distance is not |query − key| but {}",
         "subtract slope · |query − key|, a cache's keys counted in",
+        SLOPE.instead(by_slots),
         SLOPE.instead(lambda op: {said: by_distance(op, distance) for said, distance in DISTANCES.items()}),
         SLOPE.best(
             lambda op, by: by_distance(op, lambda query, key: np.abs(query + by - key)),

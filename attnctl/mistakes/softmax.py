@@ -143,6 +143,22 @@ SOFTMAX = (
         example="attention_weights = softmax(scaled_scores, axis=-3)",
     ),
     of_softmax(
+        "softmax-over-batch",
+        "softmax runs over {}",
+        "use axis=-1",
+        STEP.where(lambda case: (case.size("batch") or 1) > 1).by(
+            {
+                "the batch": lambda s: wrong.softmax(s, axis=-4),
+                "the batch and queries": lambda s: wrong.softmax(s, axis=(-4, -2)),
+            }
+        ),
+        across=True,
+        seen="PetrochukM/PyTorch-NLP#2; jadore801120/attention-is-all-you-need-pytorch#52",
+        why="Softmax was given axis 0, or none, where arrays have a batch or are (batch · query, key).",
+        meant="batch",
+        example="attention_weights = softmax(scaled_scores, axis=0)",
+    ),
+    of_softmax(
         "softmax-over-everything",
         "softmax runs over queries and keys together",
         "use axis=-1",

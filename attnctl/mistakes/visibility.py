@@ -12,8 +12,8 @@ import numpy as np
 
 from attnctl.math import Array
 from attnctl.math.derivation import line
-from attnctl.math.names import MASKED, WEIGHTS
-from attnctl.math.ops import Hide, Softmax
+from attnctl.math.names import HEAD_OUTPUTS, MASKED, WEIGHTS
+from attnctl.math.ops import Hide, MatMul, Softmax
 from attnctl.math.rules import Causal, Padding, Seen, VisibilityRule, Window, per_batch
 from attnctl.mistakes import wrong
 from attnctl.mistakes.masks import HIDE
@@ -25,6 +25,7 @@ from attnctl.mistakes.plants import (
     find_mask,
     planted_best,
     rules_of_kind,
+    square,
     swap_rule,
 )
 from attnctl.mistakes.positions import move_position
@@ -271,6 +272,113 @@ def plant_padded_queries(case: WrongStep) -> Iterator[Plant]:
         yield Plant(swap_rule(case, rule, Seen(before)))
 
 
+HIDDEN_BY = (-np.inf, -1e4)
+"""What hides the scores of a row: of the second all keys have one weight."""
+
+
+def plant_mask_of_queries(case: WrongStep) -> Iterator[Plant]:
+    """A mask of keys that hides rows: those of padding have one weight for all keys, or none."""
+    hide = find_mask(case)
+    if hide is None or not square(case):
+        return
+    lengths_of_rows = [np.reshape(lengths, (-1, 1, 1, 1)) for _, lengths in paddings(case)]
+    mask = given_mask_of_keys(case)
+    for hidden in HIDDEN_BY:
+        if mask is not None:
+
+            def by_mask(s: Array, shown: Array, hidden: float = hidden) -> Array:
+                return hide.apply(np.where(np.broadcast_to(shown, mask.shape).swapaxes(-1, -2), s, hidden))
+
+            yield Plant(case.put(MASKED, wrong.By(by_mask)))
+        for stop in lengths_of_rows if np.isfinite(hidden) else ():
+
+            def by_length(s: Array, stop: Array = stop, hidden: float = hidden) -> Array:
+                return np.where(np.arange(s.shape[-2])[:, None] < stop, s, hidden)
+
+            yield Plant(case.put(MASKED, wrong.By(by_length), case.derivation[MASKED].inputs[:1]))
+
+
+def given_mask_of_keys(case: WrongStep) -> Array | None:
+    """The given mask, if it says the same of every query."""
+    given = case.derivation[MASKED].inputs[1:]
+    mask = case.array_of(given[0]) if given else None
+    return mask if mask is not None and mask.dtype == bool and mask.shape[-2] == 1 else None
+
+
+def plant_unpadded_queries(case: WrongStep) -> Iterator[Plant]:
+    """Outputs of 0 but where the mask shows the key of the same number, though queries are no keys."""
+    mask = given_mask_of_keys(case) if MASKED in case.derivation else None
+    if mask is None or square(case) or not isinstance(case.op(HEAD_OUTPUTS), MatMul):
+        return
+    queries, keys = case.size("query") or 0, mask.shape[-1]
+    kept = np.zeros((*mask.shape[:-2], queries, 1), bool)
+    both = min(queries, keys)
+    kept[..., :both, 0] = mask[..., 0, :both]
+    yield Plant(case.put(HEAD_OUTPUTS, wrong.By(lambda a, v: np.where(kept, a @ v, 0))))
+
+
+def plant_mask_of_members(case: WrongStep) -> Iterator[Plant]:
+    """The given masks of a batch in another order than its members and their heads."""
+    hide = find_mask(case)
+    given = case.derivation[MASKED].inputs[1:] if MASKED in case.derivation else ()
+    mask = case.array_of(given[0]) if given else None
+    heads = case.size("head") or 1
+    if hide is None or mask is None or mask.ndim != 4 or len(mask) < 2:
+        return
+
+    members = len(mask)
+    folded = np.arange(members * heads).reshape(members, heads) % members
+    numbers = np.arange(members)
+    orders = {"turned around": numbers[::-1], "each has the next one's": np.roll(numbers, -1)}
+    if mask.shape[1] == 1 and heads > 1:
+        orders["repeated b0 b1 b0 b1 beside heads of b0 b0 b1 b1"] = folded
+    for said, order in orders.items():
+        moved = mask[np.reshape(order, (members, -1)), np.zeros(1, int)]
+        if mask.shape[1] > 1:
+            moved = mask[np.reshape(order, -1)]
+
+        def by_others(s: Array, _: Array, moved: Array = moved) -> Array:
+            return hide.apply(s, moved)
+
+        yield Plant(case.put(MASKED, wrong.By(by_others)), said)
+
+
+LEAST_TOLD = 2
+"""Differences of scores for each number of a bias by distance, at least."""
+
+
+def plant_bias_by_distance(case: WrongStep) -> Iterator[Plant]:
+    """A number for each head and distance, as the weights show it."""
+    if case.first != WEIGHTS or not isinstance(case.op(WEIGHTS), Softmax):
+        return
+    scores = case.array_of(case.derivation[WEIGHTS].inputs[0])
+    if scores is None or scores.shape != case.found.shape:
+        return
+    with np.errstate(divide="ignore", invalid="ignore"):
+        added = np.log(case.found.astype(float)) - scores
+    bias = by_distance(added)
+    if bias is not None:
+        yield Plant(case.put(WEIGHTS, wrong.By(lambda s: wrong.softmax(s + bias))))
+
+
+def by_distance(added: Array) -> Array | None:
+    """The bias that goes by key − query, up to a number for each row; None where it does not."""
+    *_, queries, keys = added.shape
+    by_head = added.reshape(-1, *added.shape[-3:])
+    steps = np.diff(by_head, axis=-1)
+    distance = np.arange(1, keys) - np.arange(queries)[:, None]
+    distances = queries + keys - 2
+    if not np.isfinite(steps).all() or steps[:, 0].size < LEAST_TOLD * distances:
+        return None
+
+    grown = np.zeros((added.shape[-3], distances + 1))
+    for number, apart in enumerate(range(2 - queries, keys)):
+        grown[:, number + 1] = steps[:, :, distance == apart].mean(axis=(0, 2))
+    bias = np.cumsum(grown, axis=-1)
+    at = np.arange(keys) - np.arange(queries)[:, None] + queries - 1
+    return bias[:, at]
+
+
 of_padding = about(MASKED, subject="padding", meant="padded")
 of_weights = about(WEIGHTS)
 of_some = about(MASKED, fitted=True)
@@ -295,6 +403,37 @@ VISIBILITY = (
         meant="batch causal",
         example="masked_scores[1:] = scaled_scores[1:]",
     ),
+    about(MASKED, meant="batch masked")(
+        "mask-members",
+        "the masks of the batch are not those of its members: {}",
+        "repeat each member's mask for its own heads, or give it an axis of heads: mask[:, None]",
+        plant_mask_of_members,
+        seen="sooftware/attentions#4",
+        why="Batch and heads are one axis, and the mask is tiled where it should be repeated.",
+        example="masked_scores = np.where(mask[::-1], scaled_scores, -np.inf)",
+    ),
+    about(HEAD_OUTPUTS, meant="cross masked")(
+        "queries-unpadded",
+        "outputs of queries are 0 where the mask hides the key of the same number",
+        "take padding out of keys by their mask, and out of queries by one of their own",
+        plant_unpadded_queries,
+        across=True,
+        seen="vllm-project/vllm-omni#5865",
+        why="What takes padding out was written for sentences that attend to themselves.",
+        example="both = min(n, keys)\n"
+        "kept = np.zeros((n, 1), bool)\n"
+        "kept[:both, 0] = mask[..., 0, :both].reshape(-1, both)[0]\n"
+        "head_outputs = head_outputs * kept",
+    ),
+    about(WEIGHTS, fitted=True, across=True)(
+        "bias-unasked",
+        "a number for each head and distance key − query is added to the scores, which nothing asks for",
+        "leave the relative bias out, or give it as bias",
+        plant_bias_by_distance,
+        seen="huggingface/transformers#8518",
+        why="T5 has a relative bias where a sentence attends to itself, and none across.",
+        example="attention_weights = softmax(scaled_scores + np.sin(distance))",
+    ),
     of_padding(
         "padding-members",
         "padding goes by the lengths of other members of the batch",
@@ -318,6 +457,8 @@ VISIBILITY = (
         "padding hides rows rather than columns",
         "hide keys: mask[:, None, None, :]",
         plant_padded_queries,
+        plant_mask_of_queries,
+        seen="hyunwoongko/transformer#40",
         why="mask[:, None, :, None] instead of mask[:, None, None, :].",
         example="masked_scores = np.where(np.arange(n)[:, None] < lengths[:, None, None, None], "
         "scaled_scores, -np.inf)",

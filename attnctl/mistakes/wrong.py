@@ -126,7 +126,7 @@ class Shown(Hide):
 
 
 def shown(hide: Hide, show: Callable[[Array, Array], Array]) -> Shown:
-    return Shown(hide.offset, hide.at, hide.rules, show=show)
+    return Shown(hide.offset, hide.at, hide.places, hide.rules, show=show)
 
 
 @dataclass(frozen=True)

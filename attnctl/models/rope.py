@@ -39,6 +39,7 @@ class Rope:
             return Rotary(self.theta, self.dims, self.interleaved, first=self.first)
 
         frequencies, factor = KINDS[self.kind].scaling(self, length)
+        other = other_list(self, length)
         return Rotary(
             self.theta,
             self.dims,
@@ -46,6 +47,7 @@ class Rope:
             frequencies=tuple(float(frequency) for frequency in frequencies),
             factor=factor,
             first=self.first,
+            other=tuple(float(frequency) for frequency in other),
         )
 
     @property
@@ -160,6 +162,15 @@ def longrope(rope: Rope, length: int) -> Frequencies:
     return FLOAT(1) / (factors * powers), float(natural if scale is None else scale)
 
 
+def other_list(rope: Rope, length: int) -> Array:
+    """The frequencies by the list that is for texts of another length; none where there is one list."""
+    if rope.kind != "longrope":
+        return np.zeros(0)
+    is_long = length > rope.original
+    frequencies, _ = longrope(rope, rope.original if is_long else rope.original + 1)
+    return frequencies
+
+
 def longrope_of_phimoe(rope: Rope, length: int) -> Frequencies:
     """As transformers has that of Phi-3.5-MoE: the short factors, a scale by length."""
     is_long = length > rope.original
@@ -176,7 +187,8 @@ def llama3(rope: Rope, length: int) -> Frequencies:
     high = rope.number("high_freq_factor", 4)
 
     wavelength = FLOAT(2 * pi) / frequencies
-    blend = (FLOAT(rope.original) / wavelength - FLOAT(low)) / FLOAT(high - low)
+    width = FLOAT(high - low) or FLOAT(1)  # of no band between, whose blend no wave reads
+    blend = (FLOAT(rope.original) / wavelength - FLOAT(low)) / width
     blended = (1 - blend) * frequencies / factor + blend * frequencies
     is_long = wavelength > rope.original / low
     is_short = wavelength < rope.original / high

@@ -1,5 +1,7 @@
 """Mistakes that people reported, made in plain NumPy: each is named, with the right number beside it."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from plainly import attend, causal, draw, turned
@@ -82,6 +84,112 @@ def projected_twice():
     return {"Q": q, "K": k, "V": v, "W_O": w, "output": concat @ w @ w}, {}
 
 
+def over_batch(*, right=False):
+    q, k = draw((3, 1, 4, 8), (3, 1, 5, 8))
+    scores = q @ k.swapaxes(-1, -2)
+    flat = np.exp(scores.reshape(12, 5))
+    weights = flat / flat.sum(axis=-1 if right else 0, keepdims=True)
+    arrays = {"Q": q, "K": k, "V": k, "attention_weights": weights.reshape(3, 1, 4, 5)}
+    return arrays, {"scale": 1, "layout": "bhnd"}
+
+
+def masks_tiled(*, right=False):
+    q, k, v = draw(*[(3, 2, 5, 8)] * 3)
+    mask = np.stack([causal(5) & (np.arange(5) < length) for length in (3, 4, 5)])
+    of_rows = np.repeat(mask, 2, axis=0) if right else np.tile(mask, (2, 1, 1))
+    weights, _ = attend(*(x.reshape(6, 5, 8) for x in (q, k, v)), seen=of_rows)
+    arrays = {
+        "Q": q,
+        "K": k,
+        "V": v,
+        "mask": mask[:, None],
+        "attention_weights": weights.reshape(3, 2, 5, 5),
+    }
+    return arrays, {"layout": "bhnd"}
+
+
+def with_sink(factor, times, *, right=False):
+    q, k, v, sink = draw(*[(1, 4, 6, 8)] * 3, (4,))
+    scores = np.where(causal(6), q @ k.swapaxes(-1, -2) / np.sqrt(8), -np.inf)
+    beside = np.exp(sink if right else factor * sink)[:, None, None]
+    grown = np.exp(scores)
+    weights = grown / (grown.sum(axis=-1, keepdims=True) + (1 if right else times) * beside)
+    arrays = {"Q": q, "K": k, "V": v, "sinks": sink, "output": (weights @ v).astype(np.float32)}
+    return arrays, {"causal": True, "layout": "bhnd"}
+
+
+def unpadded(*, right=False):
+    q, k, v = draw((1, 2, 9, 8), (1, 2, 5, 8), (1, 2, 5, 8))
+    mask = np.array([True, True, False, True, False])
+    _, out = attend(q, k, v, seen=mask)
+    kept = np.zeros((9, 1))
+    kept[:5, 0] = mask
+    out = out if right else (out * kept).astype(np.float32)
+    return {"Q": q, "K": k, "V": v, "mask": mask[None, None, None], "output": out}, {"layout": "bhnd"}
+
+
+def biased_by_distance(*, right=False):
+    q, k, v = draw((2, 5, 8), (2, 7, 8), (2, 7, 8))
+    (numbers,) = draw((2, 11), seed=1)
+    at = np.arange(7) - np.arange(5)[:, None] + 4
+    weights, _ = attend(q, k, v, bias=0 if right else numbers[:, at])
+    return {"Q": q, "K": k, "V": v, "attention_weights": weights}, {"layout": "hnd"}
+
+
+def rows_hidden(*, right=False):
+    q, k, v = draw(*[(2, 2, 6, 8)] * 3)
+    real = np.arange(6) < np.array([[4], [5]])
+    seen = real[:, None, None, :] if right else real[:, None, :, None]
+    scores = np.where(seen, q @ k.swapaxes(-1, -2) / np.sqrt(8), -10_000)
+    grown = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = (grown / grown.sum(axis=-1, keepdims=True)).astype(np.float32)
+    arrays = {"Q": q, "K": k, "V": v, "attention_mask": real, "attention_weights": weights}
+    return arrays, {"layout": "bhnd"}
+
+
+def other_rows(*, right=False):
+    e, table = draw((6, 8), (12, 8))
+    first = 2 if right else 0
+    asked = {"positions": {"learned": table.tolist()}, "position_ids": [2, 3, 4, 5, 6, 7]}
+    return {"embeddings": e, "X": e + table[first : first + 6]}, asked
+
+
+def cache_rolled(*, right=False):
+    past_k, past_v, k, v, q = draw(*[(2, 4, 8)] * 2, *[(2, 1, 8)] * 3)
+    gap = np.zeros((2, 1, 8), np.float32)
+    present = {}
+    for name, past, new in (("key", past_k, k), ("value", past_v, v)):
+        parts = [past, new] if right else [past[:, 1:], gap, new]
+        present[f"present_{name}"] = np.concatenate(parts, axis=1)
+    arrays = {"Q": q, "K": k, "V": v, "past_key": past_k, "past_value": past_v, **present}
+    return arrays, {"causal": True, "layout": "hnd"}
+
+
+FROM_THREADS = {
+    "softmax-over-batch": (over_batch, "runs over the batch and queries", "axis=-1"),
+    "mask-members": (masks_tiled, "repeated b0 b1 b0 b1", "for its own heads"),
+    "sink-factor": (partial(with_sink, 8**-0.5, 1), "multiplied by 0.3536", "as it is"),
+    "sink-twice": (partial(with_sink, 1, 2), "counted twice", "once"),
+    "queries-unpadded": (unpadded, "outputs of queries are 0", "one of their own"),
+    "bias-unasked": (
+        biased_by_distance,
+        "a number for each head and distance",
+        "leave the relative bias out",
+    ),
+    "padding-of-queries": (rows_hidden, "hides rows", "mask[:, None, None, :]"),
+    "cache-written-wrong": (cache_rolled, "before it is full", "behind the past ones"),
+    "positions-start": (other_rows, "rows of the table are read 2 too early", "own position"),
+}
+
+
+@pytest.mark.parametrize("name", FROM_THREADS)
+def test_its_right_twin_agrees(name):
+    make, _, _ = FROM_THREADS[name]
+    arrays, asked = make(right=True)
+    report = attnctl.check(arrays, **asked)
+    assert report.agrees is True, str(report)
+
+
 NAMED = {
     "rotary-half-precision": (rounded_frequencies, "frequencies are rounded to bfloat16", "float32"),
     "rotary-columns-moved": (
@@ -94,6 +202,7 @@ NAMED = {
     "kv-scales-exchanged": (scales_exchanged, "keys are 3 times too large", "values by v_scale"),
     "backward-scale-other": (backward_of_another_scale, "multiplies by 0.25", "here √9"),
     "output-projection-twice": (projected_twice, "projected by W_O twice", "once"),
+    **FROM_THREADS,
 }
 
 

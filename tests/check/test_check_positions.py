@@ -189,7 +189,7 @@ def test_positions_that_nothing_tells_are_refused(words, beside):
 
 def test_positions_that_nothing_goes_by_are_refused():
     q, k, v = draw((2, 6, 8), (2, 6, 8), (2, 6, 8))
-    with pytest.raises(attnctl.AttnError, match="nothing is turned by positions"):
+    with pytest.raises(attnctl.AttnError, match="nothing here goes by positions"):
         attnctl.attend({"Q": q, "K": k, "V": v, "mask": causal(6)}, positions_from_mask=True)
 
 
@@ -197,3 +197,59 @@ def test_pairs_of_64_go_by_24_20_and_20():
     rows = Rotate(places=(((0,),),) * 3).rows_of_pairs(64)
     assert [int((rows == row).sum()) for row in range(3)] == [24, 20, 20]
     assert rows[:7].tolist() == [0, 1, 2, 0, 1, 2, 0]
+
+
+BEHIND = [0, 0, 1, 1, 1, 2, 2, 2]
+TWO_THREE_THREE = {"rope": {"sections": [2, 3, 3]}}
+IN_TURN_AGAIN = {"rope": {"sections": [2, 3, 3], "sections_in_turn": True}}
+
+
+def by_sections(rows):
+    q, k = draw((2, 7, 16), (2, 7, 16))
+    turned_by = {f"{name}_rotated": by_three(x, PLACES, rows) for name, x in (("Q", q), ("K", k))}
+    return {"Q": q, "K": k, **turned_by, "position_ids": PLACES}
+
+
+@pytest.mark.parametrize(
+    ("rows", "asked"), [(BEHIND, TWO_THREE_THREE), ([0, 1, 2, 0, 1, 2, 0, 1], IN_TURN_AGAIN)]
+)
+def test_sections_are_said(rows, asked):
+    report = attnctl.check(by_sections(rows), positions=asked, layout="hnd")
+    assert (report.agrees, report.reading) == (True, ""), str(report)
+
+
+def test_sections_of_qwen2_vl_that_nobody_says_are_read():
+    report = attnctl.check(by_sections(BEHIND), positions="rope", layout="hnd")
+    assert report.agrees is True
+    assert "sections of 2, 3 and 3 pairs, one behind the other" in report.reading
+
+
+def test_sections_in_turn_where_they_are_one_behind_the_other_are_named():
+    report = attnctl.check(by_sections([0, 1, 2, 0, 1, 2, 0, 1]), positions=TWO_THREE_THREE, layout="hnd")
+    assert report.mistake == "rotary-places"
+    assert "go in turn (T H W), not by chunks" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("sections", "places", "words"),
+    [
+        ([2, 3, 2], PLACES, "7 pairs, expected 8"),
+        ([2, 3, 3], PLACES[0], "of three rows"),
+        ([8], PLACES, "three"),
+    ],
+)
+def test_sections_that_do_not_fit_are_refused(sections, places, words):
+    arrays = {**by_sections(BEHIND), "position_ids": places}
+    with pytest.raises(attnctl.AttnError, match=words):
+        attnctl.check(arrays, positions={"rope": {"sections": sections}}, layout="hnd")
+
+
+def test_a_dump_says_its_sections(tmp_path):
+    q, k, v = draw((2, 7, 16), (2, 7, 16), (2, 7, 16), dtype=np.float64)
+    arrays = {"Q": q, "K": k, "V": v, "position_ids": PLACES}
+    trace = attnctl.attend(arrays, positions=TWO_THREE_THREE)
+    np.testing.assert_allclose(trace["Q_rotated"], by_three(q, PLACES, BEHIND))
+    trace.save(tmp_path / "dump.json")
+    again = attnctl.load(tmp_path / "dump.json")
+    assert again.config["positions"]["rope"]["sections"] == [2, 3, 3]
+    assert attnctl.check(again).agrees is True

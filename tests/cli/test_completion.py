@@ -2,7 +2,7 @@
 
 import pytest
 
-OVER = ["softmax-over-queries", "softmax-over-heads", "softmax-over-everything"]
+OVER = [f"softmax-over-{axes}" for axes in ("queries", "heads", "batch", "everything")]
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ NOT_ALONE = {
     "--positions-run-on": "above, with documents",
     "--kv-heads": "above, with the heads that share them",
     "--renormalize": "above, with an edit",
+    "--rules-by-positions": "a config or a file gives positions (test_config_position_ids.py)",
 }
 """The flags that say nothing without another one."""
 

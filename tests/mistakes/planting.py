@@ -103,7 +103,7 @@ class Planted:
 
 WITH_WEIGHTS = {"Q", "K", "V", "attention_weights", "head_outputs", "output"}
 BESIDE = {"logsumexp", "chunk_logsumexp", "chunk_outputs", "mask", "bias", "sink", "key_lengths"}
-SAID = ("key_lengths", "page_table", "position_ids")
+SAID = ("key_lengths", "page_table", "position_ids", "bias_index")
 """What says which keys there are, or at which positions tokens are, and is no step."""
 
 RECORDED = {"everything": None, "weights": WITH_WEIGHTS | BESIDE, "ends": {"output"} | BESIDE}
@@ -201,6 +201,10 @@ UNSEEN = {
     "scores-already-scaled": "the output is right",
     "rotary-start": "queries and keys are turned alike: the output is right",
     "rotary-places": "no kernel is handed the positions of its tokens",
+    "bias-table-read": "no kernel is handed the table of its bias",
+    "bias-buckets": "no kernel is handed the table of its bias",
+    "bias-unasked": "weights show it; no output says which they are",
+    "queries-unpadded": "masks of kernels are of queries and keys, not of keys alone",
     "nan-where-nothing-is-seen": "a convention, as zeros are and the mean",
     "logsumexp-empty-rows": "a convention",
     "sink-in-logsumexp": "a convention: the sum may count the sink",

@@ -34,7 +34,7 @@ OF_AN_OPTION = dict.fromkeys(
 """The names that `conform` has for the same: of what comes behind an output, of what a keyword asks for."""
 
 UNTOLD = {
-    **dict.fromkeys(product(("dropout-left-on", "dropout-not-scaled"), TYPES, ["ends"]),
+    **dict.fromkeys(product(("dropout-left-on", "dropout-not-scaled", "bias-unasked"), TYPES, ["ends"]),
                     "which weights it took is nowhere written down"),
     ("exp-base-2", "bfloat16", "ends"): "ln 2 and the root of d_k / d_model are 2 % apart",
     ("sink", "bfloat16", "ends"): "exp(0.7) keys of zeros are 2",

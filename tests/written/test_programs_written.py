@@ -168,7 +168,7 @@ def test_a_program_of_torch_prints_what_the_run_has():
     before()
 
 
-UNWRITTEN = {"BucketsBack", "Scatter", "Convolve", "LogDecay", "Fade", "Write"}
+UNWRITTEN = {"BucketsBack", "LookUpBack", "Scatter", "Convolve", "LogDecay", "Fade", "Write"}
 """Ops that no line is written for yet: pages and buckets on the way back, layers of a delta rule."""
 
 
@@ -181,6 +181,7 @@ def test_every_op_is_written_or_refused():
     of_models = {
         "AddScaled",
         "Buckets",
+        "LookUp",
         "ScaleColumns",
         "SumProducts",
         "Beside",
@@ -194,6 +195,7 @@ def test_every_op_is_written_or_refused():
 OF_MODELS = [
     ("AddScaled", [(3, 4), (3, 4)], {"factor": 0.5}),
     ("Buckets", [(2, 5, 5), (2, 8)], {}),
+    ("LookUp", [(2, 4)], {"index": ((0, 1, 3), (2, 3, 0))}),
     ("ScaleColumns", [(3, 4), (4,)], {}),
     ("SumProducts", [(3, 4), (3, 4)], {}),
     ("Beside", [(2, 3, 4), (3, 2)], {}),

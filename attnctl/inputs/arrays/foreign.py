@@ -23,6 +23,8 @@ from attnctl.math import Array
 from attnctl.math.axes import rearrange
 from attnctl.math.names import (
     BIAS,
+    BIAS_INDEX,
+    BIAS_TABLE,
     EMBEDDINGS,
     HEAD_OUTPUTS,
     HIDDEN,
@@ -99,6 +101,8 @@ WORDS = {
     OUTPUT: "attn_output attention_output attn_out out o y outputs result",
     MASK: "attn_mask attention_mask",
     BIAS: "attn_bias position_bias",
+    BIAS_TABLE: "relative_position_bias_table relative_attention_bias rel_pos_bias_table rel_attn_bias",
+    BIAS_INDEX: "relative_position_index rel_pos_index relative_position_bucket rp_bucket",
     PAST_KEY: "past_k",
     PAST_VALUE: "past_v",
     PAGES[0]: "k_pages k_cache key_cache paged_k_cache",
@@ -211,6 +215,8 @@ CONVENTIONS = (
         r"(?:chunk|split|partial)s?_(?:out|output|o)s?|(?:out|o)_(?:accum|partial)", ("chunk_outputs",)
     ),
     named(LOGSUMEXP),
+    *(Convention(rf"(?:{word})(?:\.weight)?", (BIAS_TABLE,), LINEAR) for word in WORDS[BIAS_TABLE].split()),
+    named(BIAS_INDEX),
     named(HEAD_OUTPUTS),
     named("concat"),
     named(OUTPUT, rf"{MODULES[OUTPUT]}|(?<!mlp\.)c_proj"),

@@ -6,8 +6,8 @@ values in pages, as serving kernels keep them, are read as K and V.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import field, replace
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -16,15 +16,23 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.words import all_of, dims, plural
+from attnctl.base.words import all_of, plural
 from attnctl.inputs.arrays import problems
 from attnctl.inputs.arrays.layout import LayoutSearch, heads_shown, ill_placed, is_one_row, place, search
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.config.sizes import key_count, rotary, stated_sizes, unrotatable
+from attnctl.inputs.config.sizes import (
+    given_places,
+    goes_by_positions,
+    key_count,
+    stated_sizes,
+    unrotatable,
+)
 from attnctl.math import Array, Shape, Sizes
 from attnctl.math.axes import rearrange
 from attnctl.math.names import (
     BIAS,
+    BIAS_INDEX,
+    BIAS_TABLE,
     CONCAT,
     CU_SEQLENS,
     EMBEDDINGS,
@@ -87,8 +95,24 @@ class Laid:
     notes: tuple[str, ...] = ()  # what was decided where an array could have meant something else
     places: GivenPlaces = ()
     """The positions of the tokens, where they are given."""
+    relative: Mapping[str, Array] = field(default_factory=dict)
+    """The table of a relative bias and its index, as they are."""
     one_row: bool = False
     """Whether weights of norms have one row for all heads: heads are then normed as one row."""
+
+
+OF_RELATIVE = (BIAS_TABLE, BIAS_INDEX, gradient_of(BIAS_TABLE))
+"""What is read by the table of a relative bias, not by the axes of others."""
+
+
+def heads_of_table(relative: Mapping[str, Array], others: Mapping[str, Array]) -> int | None:
+    """The heads that Q has an axis for and the table of a relative bias, too; None where several may be."""
+    table = relative.get(BIAS_TABLE)
+    if table is None or Q not in others:
+        return None
+    axes = others[Q].shape[:-2]
+    shared = {*table.shape} & {*axes}
+    return shared.pop() if len(shared) == 1 else None
 
 
 class Paged(NamedTuple):
@@ -104,11 +128,16 @@ def read_arrays(found: Mapping[str, Array], settings: Settings, **how: bool) -> 
 
     `how` is that of `read_paged`. Raises AttnError for what cannot be read.
     """
-    paged = read_paged(with_position_ids(found), settings, **how)
+    of_table = [name for name in OF_RELATIVE if name in found and BIAS_TABLE in found]
+    relative = {name: found[name] for name in of_table}
+    others = {name: array for name, array in with_position_ids(found).items() if name not in relative}
+    is_open = settings.heads is None and not how.get("strictly")
+    heads = heads_of_table(relative, others) if is_open else None
+    paged = read_paged(others, settings.with_(heads=heads) if heads else settings, **how)
     raise_all(ends_elsewhere(found, paged.laid.sizes, settings))
     counted = with_positions_counted(paged.laid, settings)
     laid, settings = with_corners(counted, paged.settings)
-    return Paged(laid, settings, paged.gather)
+    return Paged(replace(laid, relative=relative), settings, paged.gather)
 
 
 def read_paged(
@@ -649,53 +678,6 @@ def with_position_ids(found: Mapping[str, Array]) -> Mapping[str, Array]:
     return {POSITION_IDS if name == POSITIONS else name: array for name, array in found.items()}
 
 
-def given_places(arrays: Mapping[str, Array], sizes: Sizes) -> GivenPlaces:
-    """The positions of the tokens: (n), (batch, n), or these three times, of time, height and width.
-
-    Raises AttnError for others.
-    """
-    if POSITION_IDS not in arrays:
-        return ()
-    found = arrays[POSITION_IDS]
-    tokens = sizes.get("query", 0)
-    members = sizes.get("batch", 1)
-    rows = rows_of_places(found, tokens, members)
-    if rows is None:
-        wanted = f"({tokens}), ({members}, {tokens}) or (3, {members}, {tokens}) whole numbers"
-        raise AttnError(f"{POSITION_IDS}: {dims(found.shape)}, expected {wanted}, one for each query")
-
-    is_same_of_all = rows.shape[1] > 1 and (rows == rows[:, :1]).all()
-    if is_same_of_all:
-        rows = rows[:, :1]
-    return tuple(tuple(map(whole_tuple, part)) for part in rows.tolist())
-
-
-def whole_tuple(row: Iterable[float]) -> tuple[int, ...]:
-    return tuple(map(int, row))
-
-
-LARGEST_POSITION = 2**31
-"""Positions beyond are no positions of tokens, and NumPy could not count with them."""
-
-
-def rows_of_places(found: Array, tokens: int, members: int) -> Array | None:
-    """Positions as (1 or 3, members or 1, token), if they can be read as that."""
-    is_whole = np.array_equal(found, np.rint(found)) and (np.abs(found) < LARGEST_POSITION).all()
-    if found.shape[-1:] != (tokens,) or not is_whole:
-        return None
-
-    match found.shape:
-        case (_,):
-            return found[None, None]
-        case (count, _) if count in {1, members}:  # a batch of three goes before time, height and width
-            return found[None]
-        case (3, _):
-            return found[:, None]
-        case (parts, count, _) if parts in {1, 3} and count in {1, members}:
-            return found
-    return None
-
-
 def with_positions_counted(laid: Laid, settings: Settings) -> Laid:
     """The positions counted over the keys that the mask, or else the lengths, shows, if that is asked for.
 
@@ -706,8 +688,9 @@ def with_positions_counted(laid: Laid, settings: Settings) -> Laid:
     place = settings.where(("positions_from_mask",))
     if laid.places:
         raise AttnError(f"{place}: {POSITION_IDS} says the positions; leave one of them out")
-    if rotary(settings) is None:
-        raise AttnError(f"{place}: nothing is turned by positions; say --positions rope, or leave it out")
+    if not goes_by_positions(settings):
+        what = "nothing here goes by positions"
+        raise AttnError(f"{place}: {what}; say --positions rope or alibi, or leave it out")
 
     real = keys_shown(laid)
     if real is None:

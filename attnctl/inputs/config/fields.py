@@ -21,6 +21,7 @@ from attnctl.base.values import (
     WORD,
     Json,
     Reader,
+    every,
     flow,
     is_unlimited,
     refuse,
@@ -59,6 +60,24 @@ def read_even(value: Any) -> int:
     return number
 
 
+THREE_ROWS = 3
+
+
+def read_sections(value: Any) -> tuple[int, ...]:
+    """The pairs of columns of time, height and width."""
+    if not isinstance(value, (list, tuple)) or len(value) != THREE_ROWS:
+        raise unfit(
+            value, "is not three numbers; write the pairs of time, height and width, like [16, 24, 24]"
+        )
+    return tuple(every(enumerate(value), PAIRS))
+
+
+PAIRS = whole_number(0)
+SECTIONS = Reader(
+    read_sections, {"type": "array", "items": PAIRS.schema, "minItems": THREE_ROWS, "maxItems": THREE_ROWS}
+)
+
+
 def make_rotary(given: Json) -> Any:
     from attnctl.math.derivation import Rotary
 
@@ -88,6 +107,19 @@ ROPE_OPTIONS = Form(
             "Rotate neighbouring pairs of dimensions (GPT-J) instead of pairs half a head apart (Llama).",
             flag=Flag("--interleaved"),
         ),
+        Setting(
+            "sections",
+            SECTIONS,
+            "How many pairs of dimensions go by position_ids of time, height and width, one behind the "
+            "other (Qwen2-VL); left out, 24, 20 and 20 of 64 in turn (Qwen3-VL).",
+            [16, 24, 24],
+        ),
+        Setting(
+            "sections_in_turn",
+            SWITCH,
+            "The sections take turns, T H W T H W, in place of one behind the other.",
+            True,
+        ),
     ],
     make_rotary,
 )
@@ -111,6 +143,32 @@ POSITIONS = word_or_form(
     POSITION_FORM,
     f"a kind of positions; write {one_of(POSITION_WORDS)}, or {{learned: [[0.1, 0.2], …]}}",
 )
+
+PLACE = whole_number(-(2**31) + 1, 2**31 - 1)
+MOST_AXES_OF_PLACES = 3
+ROWS_OF_PLACES = "a position for each token, like [0, 0, 1, 2], or such rows"
+
+
+def read_places(value: Any, axes: int = MOST_AXES_OF_PLACES) -> Any:
+    """Whole numbers in a list, or in lists of equal length, as tuples."""
+    if not isinstance(value, (list, tuple)) or not value:
+        raise unfit(value, f"is not {ROWS_OF_PLACES}")
+    if not any(isinstance(item, (list, tuple)) for item in value):
+        return tuple(every(enumerate(value), PLACE))
+    if axes == 1:
+        raise unfit(value, "has more than three axes; write (n), (batch, n) or (3, batch, n)")
+
+    rows = tuple(read_places(item, axes - 1) for item in value)
+    lengths = sorted({len(row) for row in rows})
+    if len(lengths) > 1:
+        raise unfit(value, f"has rows of {lengths[0]} and of {lengths[-1]}; write {ROWS_OF_PLACES}")
+    return rows
+
+
+PLACES: Json = {"type": "array", "items": PLACE.schema, "minItems": 1}
+ROWS: Json = {"type": "array", "items": PLACES, "minItems": 1}
+PARTS: Json = {"type": "array", "items": ROWS, "minItems": 1}
+POSITION_IDS = Reader(read_places, {"anyOf": [PLACES, ROWS, PARTS]})
 
 KEYS = whole_number(-MOST)
 OFFSET = Reader(
@@ -255,6 +313,20 @@ FIELDS = by_name(
         POSITIONS,
         "How positions are encoded: none, sinusoidal, rope or alibi.",
         flag=Flag("--positions", metavar=f"<{'|'.join(POSITION_WORDS)}>"),
+    ),
+    Setting(
+        "position_ids",
+        POSITION_IDS,
+        "The position of each token, by which rotary, ALiBi, sinusoidal and learned positions go; "
+        "left out, they are 0, 1, 2 and so on.",
+        [0, 0, 1],
+    ),
+    Setting(
+        "rules_by_positions",
+        SWITCH,
+        "Rules go by position_ids, too: who stands before whom and how far, not the order of the tokens.",
+        True,
+        Flag("--rules-by-positions", ARRAYS),
     ),
     Setting(
         "weights",

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Rows = list[list[float]]
 
+PositionIds = tuple[int, ...] | tuple[tuple[int, ...], ...] | tuple[tuple[tuple[int, ...], ...], ...]
+"""A position for each token: (n), (batch, n) or (3, n), or (1 or 3, batch, n)."""
+
 
 def dotted_path(path: Path) -> str:
     """("weights", "W_Q", 0) -> "weights.W_Q[0]"."""
@@ -130,6 +133,9 @@ class Settings(Kind):
     embeddings: Embeddings = STANDARD_NORMAL
     positions: str | Rotary | Rows = NONE
     """NONE, SINUSOIDAL, rotary, or a learned table. (ALiBi is a rule.)"""
+    position_ids: PositionIds | None = None
+    """The position of each token; None where they are 0, 1, 2 and so on."""
+    rules_by_positions: bool = False
     weights: Weights = Weights()
     mask: Rows | None = None
     bias: Rows | None = None
@@ -169,7 +175,7 @@ OF_ARRAYS = {"layout", "lse_base", "lse_empty", "positions_from_mask"}
 """How arrays are read that others wrote; no dump and no config of ours needs to say it."""
 
 NOT_WRITTEN = {*OF_ARRAYS, "max_memory", "where", "named"}
-WRITTEN_WHERE_SET = {"edits", "renormalize", *KIND} - {"scale", "rules"}
+WRITTEN_WHERE_SET = {"edits", "renormalize", "rules_by_positions", *KIND} - {"scale", "rules"}
 OWN = [field_.name for field_ in fields(Settings) if field_.name not in KIND]
 IN_ORDER = [*OWN[: OWN.index("mask")], *KIND, *OWN[OWN.index("mask") :]]
 """The settings as a config has them: the kind of attention after the weights."""
@@ -194,10 +200,19 @@ def as_written(value: Any) -> Any:
             return list(map(as_written, value))
         case Mapping():
             return {name: as_written(part) for name, part in value.items()}
-        case Rotary(theta, dims, interleaved):
-            return {"rope": without_none({"theta": theta, "interleaved": interleaved, "dims": dims})}
+        case Rotary():
+            return rotary_as_written(value)
         case _:
             return value
+
+
+def rotary_as_written(rotary: Rotary) -> dict[str, Any]:
+    out: dict[str, Any] = {"theta": rotary.theta, "interleaved": rotary.interleaved}
+    if rotary.dims is not None:
+        out["dims"] = rotary.dims
+    if rotary.sections:
+        out |= {"sections": list(rotary.sections), "sections_in_turn": rotary.sections_in_turn}
+    return {"rope": out}
 
 
 def weights_as_written(weights: Weights) -> dict[str, Any]:

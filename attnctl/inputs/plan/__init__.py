@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -120,6 +120,13 @@ def run_each(plans: Sequence[Plan], keep: Keep = None, progress: Progress | None
     return [plan.run(keep, progress) for plan in plans]
 
 
+class LearnedTable(NamedTuple):
+    """Learned positions: all that there are, and which of them the tokens have."""
+
+    rows: Array
+    read: Array
+
+
 @dataclass(frozen=True)
 class DumpPlan:
     """How recorded steps should have come about: no variant, as recorded lines may be among them."""
@@ -133,6 +140,7 @@ class DumpPlan:
     unknown: tuple[str, ...] = ()  # recorded arrays under names that attnctl does not know
     supplied: frozenset[str] = frozenset()
     """Arrays that the dump has not: weights of the model that says what was meant."""
+    learned: LearnedTable | None = None
 
 
 def what_if_of(settings: Settings) -> WhatIf | None:
@@ -180,7 +188,8 @@ def variant(
     if asked.positions == SINUSOIDAL:
         embeddings, _ = named[EMBEDDINGS]
         *_, length, d_model = embeddings.shape
-        sinusoid = Sinusoid(length, d_model, past, documents_in(asked))
+        placed = places[0][0] if places else ()
+        sinusoid = Sinusoid(length, d_model, past, documents_in(asked), placed)
 
     # The axes of what is not shaped as the table of names has it: with a batch, or of one row alone.
     other_axes = {}
@@ -199,6 +208,7 @@ def variant(
         offset=offset,
         past=past,
         places=places,
+        rules_by_positions=asked.rules_by_positions,
         batch="batch" in sizes,
         axes=other_axes,
         layer=layer or LayerParts(),

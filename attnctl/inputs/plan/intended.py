@@ -12,6 +12,7 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.arrays.foreign import OURS, read_foreign
 from attnctl.inputs.arrays.layout import in_base_e, with_empty_rows
 from attnctl.inputs.arrays.reader import (
+    LEAST_SEEN,
     ONES_ADDED,
     Laid,
     adds_ones,
@@ -20,9 +21,20 @@ from attnctl.inputs.arrays.reader import (
     by_kind,
     read_arrays,
     with_documents,
+    with_position_ids,
 )
+from attnctl.inputs.arrays.relative import read_relative
 from attnctl.inputs.config.settings import NONE, OF_ARRAYS, SINUSOIDAL, Settings
-from attnctl.inputs.config.sizes import adds_positions, key_count, rotary, unmeant_cache, written_masks
+from attnctl.inputs.config.sizes import (
+    adds_positions,
+    given_places,
+    key_count,
+    misplaced,
+    rotary,
+    unmeant_cache,
+    written_masks,
+    written_places,
+)
 from attnctl.inputs.plan import (
     DumpPlan,
     Plan,
@@ -33,12 +45,15 @@ from attnctl.inputs.plan import (
     with_norm_rows,
     with_padding,
 )
-from attnctl.inputs.plan.sentence import position_rows, with_positions
+from attnctl.inputs.plan.sentence import learned_table, position_rows, with_positions
 from attnctl.inputs.plan.tensors import Named
 from attnctl.math import Array, Sizes
 from attnctl.math.derivation import Derivation, Step, Variant, with_batch, without_projection
 from attnctl.math.kind import HEADS, HeadNorm
 from attnctl.math.names import (
+    BIAS,
+    BIAS_INDEX,
+    BIAS_TABLE,
     EMBEDDINGS,
     KEY_LENGTHS,
     LOGSUMEXP,
@@ -58,7 +73,7 @@ from attnctl.math.names import (
     leaves,
     where,
 )
-from attnctl.math.ops import Given, Unstated
+from attnctl.math.ops import Given, LookUp, Unstated
 from attnctl.math.ops.pages import Gather
 from attnctl.math.rules import Padding, PerBatch
 from attnctl.record import Trace
@@ -85,6 +100,8 @@ def plan_arrays(arrays: Mapping[str, Array], settings: Settings, header: Mapping
     if is_ours:
         of_table = [name for name in (PAGE_TABLE, KEY_LENGTHS) if name in recorded]
         found = {name: as_array(name, recorded[name]) for name in of_table} | found
+    if BIAS_TABLE in found and BIAS_INDEX in recorded:
+        found.setdefault(BIAS_INDEX, as_array(BIAS_INDEX, recorded[BIAS_INDEX]))
 
     laid, settings, gather = read_arrays(found, settings, strictly=True, ours=is_ours)
     norms = recorded.get("qk_norm")  # as a dump says how it normed Q and K
@@ -92,6 +109,9 @@ def plan_arrays(arrays: Mapping[str, Array], settings: Settings, header: Mapping
     settings = with_norm_rows(settings, one_row=laid.one_row or was_one_row)
 
     offset = causal_offset(settings, laid.sizes, laid.lengths)
+    laid, lookup = with_relative(laid, settings, offset)
+    if lookup and BIAS in laid.arrays:
+        raise AttnError(f"{BIAS} and {BIAS_TABLE}: both say what is added to the scores; give one of them")
     named = named_arrays(laid, settings, has_embeddings=EMBEDDINGS in arrays)
     words = words_in_header(header, laid.sizes)
     keys = words.get("key_tokens", words.get("tokens"))
@@ -100,11 +120,31 @@ def plan_arrays(arrays: Mapping[str, Array], settings: Settings, header: Mapping
         raise AttnError(f"{place}: padding, but nothing says which keys are; give key_lengths")
 
     padded = hide_padding(settings, laid.lengths, keys or ())
+    raise_all(misplaced(settings, laid.sizes, laid.places))
     kind = variant(padded, laid.sizes, named, offset, pages=gather, places=laid.places)
+    kind = replace(kind, lookup=lookup)
     new_header = {**words, "config": config_of(settings, laid, offset, gather)}
+    if lookup:
+        new_header["config"][BIAS_INDEX] = lookup.numbers.tolist()
     if laid.notes:
         new_header["notes"] = list(laid.notes)
     return plan_of(kind, named, new_header, settings, what_if_of(settings))
+
+
+def with_relative(laid: Laid, settings: Settings, offset: PerBatch) -> tuple[Laid, LookUp | None]:
+    """The arrays with the table of a relative bias, and how it is read; None where there is none.
+
+    A bias that is recorded beside it may hold the mask, too: then the table says too little.
+    """
+    if BIAS in laid.arrays and laid.arrays[BIAS].min() < LEAST_SEEN:
+        return laid, None
+    relative = read_relative(laid.relative, laid.sizes, settings, offset)
+    if relative is None:
+        return laid, None
+
+    arrays = {**laid.arrays, **relative.arrays}
+    notes = (*laid.notes, *([relative.note] if relative.note else []))
+    return replace(laid, arrays=arrays, notes=notes), relative.lookup
 
 
 def named_arrays(laid: Laid, settings: Settings, *, has_embeddings: bool) -> Named:
@@ -118,7 +158,8 @@ def named_arrays(laid: Laid, settings: Settings, *, has_embeddings: bool) -> Nam
     if MEMORY in named and not has_embeddings:
         memory, _ = named[MEMORY]
         named[MEMORY] = memory, "given, with positions"
-    return with_positions(named, settings, laid.sizes.get("past", 0), memory=not has_embeddings)
+    past = laid.sizes.get("past", 0)
+    return with_positions(named, settings, past, memory=not has_embeddings, places=laid.places)
 
 
 def config_of(settings: Settings, laid: Laid, offset: PerBatch, gather: Gather | None) -> dict[str, Any]:
@@ -150,6 +191,12 @@ def read_inputs(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Ar
     for name, written in written_masks(settings).items():
         if not np.array_equal(found.setdefault(name, written), written):
             raise AttnError(f"{settings.where(('rules', name))}: the arrays hold another {name}; give one")
+
+    # Whole numbers under the name of learned positions are these, too.
+    found = dict(with_position_ids(found))
+    for name, written in written_places(settings).items():
+        if not np.array_equal(found.setdefault(name, written), written):
+            raise AttnError(f"{settings.where((name,))}: the arrays hold other {name}; give one of them")
     return found
 
 
@@ -201,7 +248,7 @@ def words_in_header(header: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
 
 # --- dumps ---
 
-NOT_MEANT = {KEY_LENGTHS, POSITION_IDS, PAGE_TABLE, "causal_offset", "edits", "renormalize"}
+NOT_MEANT = {KEY_LENGTHS, POSITION_IDS, BIAS_INDEX, PAGE_TABLE, "causal_offset", "edits", "renormalize"}
 """What a dump's config may hold beside the settings of a config file, or in another form."""
 
 
@@ -278,6 +325,8 @@ def derive_plan(
     """
     raise_all(unmeant_cache(trace, settings))
     raise_all(needless_of_arrays(trace, settings))
+    if not keep:
+        raise_all(added_to_nothing(trace, settings))
     settings = with_documents(trace, with_recorded_results(trace, settings))
 
     laid, settings, gather = read_arrays(
@@ -286,6 +335,8 @@ def derive_plan(
         batch_first=any("batch" in step.axes for step in trace.steps.values() if step.inputs),
         ours=PAGE_TABLE in trace.config,
     )
+    offset = causal_offset(settings, laid.sizes, laid.lengths)
+    laid, lookup = with_relative(laid, settings, offset)
     settings, norm_notes = with_norms(settings, laid)
     notes = [*laid.notes, *norm_notes]
     if MASK in trace and adds_ones(as_array(MASK, trace[MASK])):
@@ -295,7 +346,14 @@ def derive_plan(
         settings = replace(settings, chunks=chunks)
         notes.append(f"Read {chunks} chunks of keys, as equal as can be; --chunks says otherwise.")
 
-    derivation, unasked = derive_recorded(laid, settings, trace.key_tokens or (), gather)
+    raise_all(misplaced(settings, laid.sizes, laid.places))
+    learned = None
+    if EMBEDDINGS in laid.arrays:
+        past = laid.sizes.get("past", 0)
+        learned = learned_table(settings, laid.arrays[EMBEDDINGS].shape, past, laid.places)
+    derivation, unasked = derive_recorded(
+        laid, settings, trace.key_tokens or (), pages=gather, lookup=lookup
+    )
     arrays = with_empty_rows(laid.arrays, derivation, settings.lse_empty, key_count(laid.sizes))
     if keep:
         stated = {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
@@ -311,6 +369,7 @@ def derive_plan(
         notes=tuple(notes),
         unasked=unasked,
         unknown=tuple(name for name in trace if name not in TABLE or TABLE[name].model),
+        learned=learned,
     )
     return Trace(steps, arrays, trace.header), plan
 
@@ -323,6 +382,14 @@ def needless_of_arrays(trace: Trace, settings: Settings) -> Iterator[str]:
         if getattr(settings, name) is not None:
             place = settings.where((name,))
             yield f"{place}: a dump of attnctl says itself what its arrays are; leave it out"
+
+
+def added_to_nothing(trace: Trace, settings: Settings) -> Iterator[str]:
+    """Positions that are added to embeddings, where there are none: X has its positions already."""
+    if adds_positions(settings) and EMBEDDINGS not in trace:
+        place = settings.where(("positions",))
+        what = "these positions are added to embeddings, which are not among the arrays"
+        yield f"{place}: {what}; give embeddings (--name THEIRS=embeddings), or leave it out"
 
 
 def with_recorded_results(trace: Trace, settings: Settings) -> Settings:
@@ -349,15 +416,28 @@ def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Ar
     """The arrays of a file, and what it leaves out of those that settings and a config write out."""
     arrays = {name: np.asarray(trace[name]) for name in trace}
     if isinstance(settings.positions, list) and EMBEDDINGS in arrays:
-        arrays.setdefault(POSITIONS, position_rows(settings, arrays[EMBEDDINGS].shape))
+        places = given_places(positions_of(trace, settings), {"query": arrays[EMBEDDINGS].shape[-2]})
+        rows = position_rows(settings, arrays[EMBEDDINGS].shape, places=places)
+        arrays.setdefault(POSITIONS, rows)
     if lengths is not None:
         arrays.setdefault(KEY_LENGTHS, np.asarray(lengths))
-    if POSITION_IDS in trace.config:
-        arrays.setdefault(POSITION_IDS, as_array(POSITION_IDS, trace.config[POSITION_IDS]))
+    arrays |= positions_of(trace, settings)
+    if BIAS_INDEX in trace.config and BIAS_TABLE in arrays:
+        arrays.setdefault(BIAS_INDEX, as_array(BIAS_INDEX, trace.config[BIAS_INDEX]))
     if PAGE_TABLE in trace.config and {*PAGES} <= arrays.keys():
         arrays.setdefault(PAGE_TABLE, as_array(PAGE_TABLE, trace.config[PAGE_TABLE]))
     recorded, _ = by_kind(begin_backward(arrays))
     return written_masks(settings) | in_base_e(recorded, settings)
+
+
+def positions_of(trace: Trace, settings: Settings) -> dict[str, Array]:
+    """The positions of the tokens: as recorded, or else as the settings or the dump's config have them."""
+    found = with_position_ids(trace)
+    if POSITION_IDS in found:
+        return {POSITION_IDS: np.asarray(found[POSITION_IDS])}
+    if POSITION_IDS in trace.config and settings.position_ids is None:
+        return {POSITION_IDS: as_array(POSITION_IDS, trace.config[POSITION_IDS])}
+    return written_places(settings)
 
 
 def with_leaves(steps: tuple[Step, ...]) -> Derivation:
@@ -380,7 +460,11 @@ def aside(name: str, array: Array) -> Step:
 
 
 def derive_recorded(
-    laid: Laid, settings: Settings, keys: Sequence[str], pages: Gather | None = None
+    laid: Laid,
+    settings: Settings,
+    keys: Sequence[str],
+    pages: Gather | None = None,
+    lookup: LookUp | None = None,
 ) -> tuple[Derivation, dict[str, str]]:
     """The derivation of arrays in our layout, and the recorded steps that nothing asks for, by option.
 
@@ -398,6 +482,7 @@ def derive_recorded(
     given = given_leaves(arrays, is_sinusoidal=is_sinusoidal)
     offset = causal_offset(settings, sizes, laid.lengths)
     variant_asked = variant(settings, sizes, given, offset, pages=pages, places=laid.places)
+    variant_asked = replace(variant_asked, lookup=lookup)
     asked_for, unasked = with_unasked(variant_asked, arrays)
 
     unexplained = dict(unasked)

@@ -15,18 +15,28 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import dims, nearest, one_of
 from attnctl.inputs.config.settings import IDENTITY, LENGTHS, NONE, SINUSOIDAL, FromFile, Random, Settings
-from attnctl.inputs.config.sizes import OPTIONS, adds_positions, resolve, unmeant_cache, written_masks
-from attnctl.inputs.plan import PAD, Plan, plan_of, tensors, variant, what_if_of, with_padding
+from attnctl.inputs.config.sizes import (
+    OPTIONS,
+    adds_positions,
+    given_places,
+    misplaced,
+    resolve,
+    unmeant_cache,
+    written_masks,
+    written_places,
+)
+from attnctl.inputs.plan import PAD, LearnedTable, Plan, plan_of, tensors, variant, what_if_of, with_padding
 from attnctl.inputs.plan.tensors import Named, description, draw_numbers, first_given, from_file, token_rows
 from attnctl.math import Array, Shape, Sizes
 from attnctl.math.derivation import Variant
 from attnctl.math.engine.cost import require
 from attnctl.math.kind import documents_in
-from attnctl.math.names import EMBEDDINGS, MEMORY, POSITIONS, W_O, shape_in
+from attnctl.math.names import EMBEDDINGS, MEMORY, POSITION_IDS, POSITIONS, W_O, shape_in
 from attnctl.math.ops import Sinusoid
 from attnctl.math.rules import Padding, Rule, VisibilityRule
 
 if TYPE_CHECKING:
+    from attnctl.math.ops.vectors import GivenPlaces
     from attnctl.record.edits import WhatIf
 
 
@@ -130,7 +140,8 @@ def prepare_sentence(common: Common, text: str, tokens: list[str], context: list
     named: Named = {EMBEDDINGS: (common.embed(tokens), common.embedded.origin)}
     if context:
         named[MEMORY] = common.embed(context), "X of the context"
-    named = with_positions(named, settings) | common.weights
+    places = places_of(settings, tokens, context)
+    named = with_positions(named, settings, places=places) | common.weights
     named |= masks(settings, common.sizes, queries=len(tokens), keys=len(keys))
 
     header: dict[str, Any] = {"sentence": text, "tokens": tokens, "ids": ids}
@@ -174,9 +185,25 @@ def kind_of(common: Common, named: Named, tokens: Sequence[str], keys: Sequence[
 
     padded = settings.with_(rules=rules)
     sizes = {**common.sizes, "query": len(tokens), "key": len(keys)}
-    kind = variant(padded, sizes, named, int(settings.causal_offset or 0))
+    places = given_places(written_places(settings), sizes)
+    kind = variant(padded, sizes, named, int(settings.causal_offset or 0), places=places)
     common.kinds[len(tokens), rules] = kind
     return kind
+
+
+def places_of(settings: Settings, tokens: Sequence[str], context: Sequence[str]) -> GivenPlaces:
+    """The positions that a config gives the tokens. Raises AttnError for those that do not fit."""
+    sizes = {"query": len(tokens), "key": len(context or tokens)}
+    place = settings.where((POSITION_IDS,))
+    if settings.position_ids is not None and context:
+        raise AttnError(f"{place}: they do not say where the context's tokens stand; leave one of them out")
+
+    try:
+        places = given_places(written_places(settings), sizes)
+    except AttnError as error:
+        raise AttnError(f"{place}: {error.problems[0].partition(': ')[2]}") from None
+    raise_all(misplaced(settings, sizes, places))
+    return places
 
 
 def pad_batch(settings: Settings, sentences: Sequence[str]) -> tuple[Settings, list[str]]:
@@ -359,28 +386,49 @@ def embeddings_needed(settings: Settings, vocab: Mapping[str, int], ids: Iterabl
     return {"vocab": every_token}
 
 
-def with_positions(named: Named, settings: Settings, past: int = 0, *, memory: bool = True) -> Named:
-    """The arrays with learned positions after `past` rows, and a `memory` without any with its own."""
+def with_positions(
+    named: Named, settings: Settings, past: int = 0, *, memory: bool = True, places: GivenPlaces = ()
+) -> Named:
+    """The arrays with learned positions after `past` rows, and a `memory` without any with its own.
+
+    Where positions are given, `places` are those of the tokens.
+    """
     if not adds_positions(settings):
         return named
     out = dict(named)
     if settings.positions != SINUSOIDAL:
-        out[POSITIONS] = position_rows(settings, named[EMBEDDINGS][0].shape, past), "learned table"
+        embeddings_given, _ = named[EMBEDDINGS]
+        rows = position_rows(settings, embeddings_given.shape, past, places)
+        out[POSITIONS] = rows, "learned table"
     if memory and MEMORY in named:
         array, how = named[MEMORY]
         out[MEMORY] = array + position_rows(settings, array.shape, past), how
     return out
 
 
-def position_rows(settings: Settings, shape: Shape, past: int = 0) -> Array:
+def learned_table(settings: Settings, shape: Shape, past: int, places: GivenPlaces) -> LearnedTable | None:
+    """The table of learned positions, and which of its rows tokens have; None where there is none."""
+    if not isinstance(settings.positions, list):
+        return None
+    *_, length, d_model = shape
+    given = places[0][0] if places else ()
+    read = Sinusoid(length, d_model, past, documents_in(settings), given).places
+    return LearnedTable(np.array(settings.positions, dtype=np.float64), read)
+
+
+def position_rows(settings: Settings, shape: Shape, past: int = 0, places: GivenPlaces = ()) -> Array:
     """The positions of rows that follow `past` others, (n, d_model). Raises AttnError for too few."""
     *_, length, d_model = shape
-    rows = Sinusoid(length, d_model, past, documents_in(settings))
+    given = places[0][0] if places else ()
+    rows = Sinusoid(length, d_model, past, documents_in(settings), given)
     if settings.positions == SINUSOIDAL:
         return rows.apply()
 
     table = np.array(settings.positions, dtype=np.float64)
     last = rows.places.max()
+    if given and min(given) < 0:
+        place = settings.where((POSITION_IDS,))
+        raise AttnError(f"{place}: {min(given)} is no row of the learned table; write 0 or more")
     if table.ndim != 2 or table.shape[1] != d_model or len(table) <= last:
         place = settings.where(("positions", "learned"))
         expected = f"at least {last + 1} rows of d_model {d_model}"

@@ -198,15 +198,21 @@ class Buckets(Placed):
     def bucket_of(self, cell: Places, shape: Shape, count: int) -> Term:
         """The bucket, of so many, of a cell of scores of this shape."""
         *_, queries, keys = shape
-        first = 1 - queries - int(np.max(self.offset))
-        last = keys - 1 - int(np.min(self.offset))
+        if self.places:
+            last = int(np.ptp(np.array(self.places)))
+            first = -last
+        else:
+            first = 1 - queries - int(np.max(self.offset))
+            last = keys - 1 - int(np.min(self.offset))
         by_distance = self.buckets(np.arange(first, last + 1), count)
         return entry(by_distance, self.ahead(cell) - first)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         scores, learned = line.inputs
         yield Gradient(scores, Copy(), (d,), d)
-        back = BucketsBack(self.offset, furthest=self.furthest, both_ways=self.both_ways)
+        back = BucketsBack(
+            self.offset, places=self.places, furthest=self.furthest, both_ways=self.both_ways
+        )
         yield Gradient(learned, back, (d, learned), f"Σ over the cells of a bucket of {d}")
 
 
@@ -221,12 +227,13 @@ class BucketsBack(Backward):
 
     offset: PerBatch = 0
     at: Block | None = None
+    places: tuple[tuple[int, ...], ...] = ()
     furthest: int = 128
     both_ways: bool = True
 
     @property
     def forward(self) -> Buckets:
-        return Buckets(self.offset, self.at, furthest=self.furthest, both_ways=self.both_ways)
+        return Buckets(self.offset, self.at, self.places, furthest=self.furthest, both_ways=self.both_ways)
 
     def apply(self, d: Array, table: Array) -> Array:
         query, key = self.forward.positions(d.shape)

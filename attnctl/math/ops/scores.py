@@ -315,25 +315,47 @@ class Placed(RowWise):
     """An op on scores that depends on where queries and keys stand.
 
     Query i stands at absolute position i + offset, key j at j; `offset` is the number of keys
-    that precede query 0 (a cache, or lengths − queries). `at` is where these scores begin.
+    that precede query 0 (a cache, or lengths − queries). Where positions are given, `places` has
+    them instead, for each member of the batch, or for all. `at` is where these scores begin.
     """
 
     offset: PerBatch = 0
     at: Block | None = None
+    places: tuple[tuple[int, ...], ...] = ()
 
     def block(self, at: Block) -> RowWise:
-        return replace(self, offset=of_member(self.offset, at.member), at=at)
+        offset = of_member(self.offset, at.member)
+        return replace(self, offset=offset, places=self.places_of(at.member), at=at)
+
+    def places_of(self, member: int) -> tuple[tuple[int, ...], ...]:
+        return self.places[member : member + 1] if len(self.places) > 1 else self.places
 
     def positions(self, shape: Shape) -> tuple[Array, Array]:
-        """Positions of the queries ([batch, 1,] queries, 1) and of the keys (keys,)."""
+        """Positions of the queries ([batch, 1,] queries, 1) and of the keys ([batch, 1, 1,] keys)."""
         *_, queries, keys = shape
         start = self.at or Block()
-        rows = np.arange(start.query, start.query + queries)[:, None]
-        return rows + per_batch(self.offset), np.arange(start.key, start.key + keys)
+        rows = np.arange(start.query, start.query + queries)
+        columns = np.arange(start.key, start.key + keys)
+        if not self.places:
+            return rows[:, None] + per_batch(self.offset), columns
+
+        places = np.array(self.places)
+        of_queries = places[:, rows, None]
+        of_keys = places[:, None, columns]
+        if len(places) == 1:
+            return of_queries[0], of_keys[0, 0]
+        return of_queries[:, None], of_keys[:, None]
 
     def ahead(self, cell: Places) -> Term:
         """key − query of a cell, by their absolute positions."""
         *batch, _, query, key = cell
+        if len(self.places) > 1:
+            places = np.array(self.places)
+            return entry(places, *batch, key) - entry(places, *batch, query)
+        if self.places:
+            alone = np.array(self.places[0])
+            return entry(alone, key) - entry(alone, query)
+
         if isinstance(self.offset, int):
             return key - query - self.offset
         return key - query - entry(np.array(self.offset), *batch)
@@ -372,6 +394,8 @@ class Slope(Placed):
 
     def largest_score(self, size: float, reach: int, *others: Array) -> float:
         """The longest distance on top: no slope is larger than 1."""
+        if self.places:
+            return size + float(np.ptp(np.array(self.places)))
         return size + reach + float(np.max(np.abs(self.offset)))
 
     def adjoint(self, line: Line, d: str) -> Gradients:
@@ -399,10 +423,13 @@ class Hide(Placed):
 
     def block(self, at: Block) -> Hide:
         rules = tuple(rule.of_member(at.member) for rule in self.rules)
-        return replace(self, rules=rules, offset=of_member(self.offset, at.member), at=at)
+        offset = of_member(self.offset, at.member)
+        return replace(self, rules=rules, offset=offset, places=self.places_of(at.member), at=at)
 
     def visible_to_any(self, queries: int, keys: int) -> Span:
         """The keys that any of so many queries of this block can see: the rest need not be computed."""
+        if self.places:  # rules promise what they do for positions that go up by one
+            return 0, keys
         block = self.at or Block()
         first = block.query + int(np.min(self.offset))
         last = first + queries - 1 + int(np.ptp(self.offset))
@@ -414,7 +441,7 @@ class Hide(Placed):
 
     def borders(self) -> list[int]:
         """The queries from which on none of the keys before is seen; none where members have others."""
-        if not isinstance(self.offset, int):
+        if self.places or not isinstance(self.offset, int):
             return []
         return [start - self.offset for rule in self.rules for start in rule.borders]
 
@@ -452,7 +479,7 @@ class Hide(Placed):
     def columns_to_check(self, shape: Shape) -> list[Span]:
         """The columns of this block that some rule does not promise to show to all its queries."""
         *_, queries, keys = shape
-        if self.at is None or not isinstance(self.offset, int):
+        if self.at is None or self.places or not isinstance(self.offset, int):
             return [(0, keys)]
 
         first_key = self.at.key

@@ -27,10 +27,14 @@ class Sinusoid(Op):
     d_model: int
     start: int = 0
     documents: tuple[int, ...] = ()
+    given: tuple[int, ...] = ()
+    """The position of each row, where they are given."""
 
     @property
     def places(self) -> Array:
-        """The position of each row; in each document from 0 on."""
+        """The position of each row; in each document from 0 on, unless they are given."""
+        if self.given:
+            return np.array(self.given)
         return place_in_document(np.arange(self.start, self.start + self.length), self.documents)
 
     def apply(self) -> Array:
@@ -40,7 +44,8 @@ class Sinusoid(Op):
         token, column = cell
         pairs = np.arange((self.d_model + 1) // 2)
         divisors = np.array([10000.0 ** (2 * int(pair) / self.d_model) for pair in pairs])
-        place = entry(self.places, token) if self.documents else index_number(token + self.start)
+        is_counted = not (self.documents or self.given)
+        place = index_number(token + self.start) if is_counted else entry(self.places, token)
         angle = place / entry(divisors, column // 2)
         return where(column % 2 < 1, call("sin", angle), call("cos", angle))
 
@@ -108,7 +113,8 @@ class Rotate(Op):
     turned `back`. Positions start again in each of the `documents`, which begin there.
 
     Where positions are given, `places` has them for each member of the batch (or all): one row; or three,
-    of time, height and width, which pairs of columns then go by in turn (Qwen3-VL).
+    of time, height and width. `sections` are then the pairs of columns that go by each, one behind the
+    other (Qwen2-VL), or `sections_in_turn`; in turn, too, where they are left out (Qwen3-VL).
     """
 
     signature = "batch? head? token d -> batch? head? token d"
@@ -125,6 +131,10 @@ class Rotate(Op):
     back: bool = False
     documents: tuple[int, ...] = ()
     places: GivenPlaces = ()
+    other: tuple[float, ...] = ()
+    """Frequencies that are for texts of another length, and not read here."""
+    sections: tuple[int, ...] = ()
+    sections_in_turn: bool = False
 
     @property
     def words(self) -> str:
@@ -166,11 +176,16 @@ class Rotate(Op):
         return angles[0] if len(angles) == 1 else angles[:, None]
 
     def rows_of_pairs(self, pairs: int) -> Array:
-        """Which row of positions each pair goes by: T H W T H W …, and T once H and W have theirs."""
-        pair = np.arange(pairs)
+        """Which row of positions each pair goes by: T T H H W W; or T H W T H W …, T where others end."""
         if len(self.places) == 1:
             return np.zeros(pairs, int)
-        return np.where(pair < 3 * own_pairs(pairs), pair % 3, 0)
+        if self.sections and not self.sections_in_turn:
+            return np.repeat(np.arange(3), self.sections)
+
+        own = self.sections or (pairs - 2 * own_pairs(pairs), *[own_pairs(pairs)] * 2)
+        pair = np.arange(pairs)
+        row = pair % 3
+        return np.where(pair < 3 * np.array(own)[row], row, 0)
 
     def apply(self, x: Array) -> Array:
         angle = self.angles(x)

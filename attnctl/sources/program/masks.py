@@ -72,7 +72,7 @@ class MaskReader:
             self.encoded |= outputs.intersection(self.graph.ancestors(of_k.x, most=FARTHEST_BACK)) - asking
 
     def read(self, steps: Steps, hidden: Array, written: Array) -> None:
-        """Read what was meant to be hidden; `written` is what was marked so, before a row's maximum is off."""
+        """Read what was meant to be hidden; `written` is what was marked so by any of its lines."""
         steps.is_mask_inverted = sees_ends_only(written)
         if steps.is_mask_inverted:
             hidden = written

@@ -22,6 +22,7 @@ from attnctl.math.names import (
     PAGE_LIST,
     PAGE_TABLE,
     PAGES,
+    POSITION_IDS,
     TABLE,
     W_O,
     WEIGHTS,
@@ -41,7 +42,7 @@ def by_word(words: Mapping[str, str]) -> dict[str, str]:
 OF_CACHES = dict.fromkeys((*PAGES, PAGE_TABLE, *PAGE_LIST), "")
 OF_PEOPLE = by_word(
     {ours: text for ours, text in WORDS.items() if ours not in {KEY_LENGTHS, *OF_CACHES}}
-    | {"scale": "softmax_scale", "causal": "is_causal"}
+    | {"scale": "softmax_scale", "causal": "is_causal", POSITION_IDS: "positions input_positions"}
 )
 """Parameters of anyone's function, theirs to ours; of settings those that mean the same to everyone."""
 

@@ -26,13 +26,14 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import plural
 from attnctl.math.engine.cost import available
-from attnctl.math.names import B_O, OUTPUT, TABLE, W_O, gradient_of
+from attnctl.math.names import B_O, OUTPUT, POSITION_IDS, TABLE, W_O, gradient_of
 from attnctl.record import CALL, SCHEMA
 from attnctl.store.calls import refuse_unreadable
 from attnctl.store.header import as_json_data
 from attnctl.verbs.capture import functions
 from attnctl.verbs.capture.file import CaptureFile
 from attnctl.verbs.capture.functions import HEADS, Function, UnreadError
+from attnctl.verbs.capture.placed import positions_around
 from attnctl.verbs.capture.written import PRODUCTS, SOFTMAXES, WrittenOut
 
 LONGEST_WAIT = 10.0
@@ -177,6 +178,10 @@ class CallRecorder:
         call |= {"options": plain, "dtype": str(query.dtype).rpartition(".")[2]}
         call |= {"device": str(getattr(query, "device", "cpu"))}
         arrays = {name: functions.laid_out(name, array, turned) for name, array in tensors.items()}
+        if POSITION_IDS not in arrays:
+            positions = positions_around(frame, arrays["Q"].shape)
+            if positions is not None:
+                arrays[POSITION_IDS] = positions
         arrays, config = self.keep_chosen(arrays, config)
         for name, array in arrays.items():
             refuse_unreadable(name, array)
@@ -211,6 +216,8 @@ class CallRecorder:
             return array
 
         axes = {name: TABLE[name].axes[-array.ndim :] for name, array in arrays.items() if name in TABLE}
+        if POSITION_IDS in arrays:  # the tokens are those of the queries
+            axes[POSITION_IDS] = ("row", "batch", "query")[-arrays[POSITION_IDS].ndim :]
         return {name: cut_one(array, axes.get(name, ())) for name, array in arrays.items()}, config
 
     def write_gradient(self, number: int, name: str, turned: Sequence[str], gradient: Any) -> None:

@@ -14,7 +14,7 @@ from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.show.headline import facts
 from attnctl.inputs.plan.intended import trace_of_arrays
-from attnctl.math.names import KEY_LENGTHS, PAGE_TABLE, POSITION_IDS
+from attnctl.math.names import BIAS_INDEX, KEY_LENGTHS, PAGE_TABLE, POSITION_IDS
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.examples import PlantedRun, carry_out_example
 from attnctl.mistakes.mistake import Mistake
@@ -69,7 +69,7 @@ def judge(example: PlantedRun) -> Report:
     if any(getattr(step.op, "frequencies", ()) for step in steps):  # which neither arrays nor settings say
         return check(example.wrong)
 
-    told = {KEY_LENGTHS, PAGE_TABLE, POSITION_IDS}
+    told = {KEY_LENGTHS, PAGE_TABLE, POSITION_IDS, BIAS_INDEX}
     beside = {name: array for name, array in example.given.items() if name in told}
     meant = example.meant
     if PAGE_TABLE in beside:

@@ -22,6 +22,7 @@ from attnctl.inputs.arrays.reader import count_positions
 from attnctl.inputs.config.fields import ALIBI, IN_PARTS
 from attnctl.inputs.config.flags import changes_of, flags_of, rule_value
 from attnctl.inputs.config.settings import NONE, Settings
+from attnctl.inputs.config.sizes import THREE
 from attnctl.math import Array
 from attnctl.math.axes import rearrange
 from attnctl.math.derivation import Derivation, Rotary
@@ -127,6 +128,7 @@ def agreeing(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Walk] | N
     others = chain(
         with_layout_said(first),
         counted_over_mask(first),
+        in_sections(first),
         layouts(first, sizes),
         reading_as_sink(first, sizes),
         with_norms_read(first, settings),
@@ -440,6 +442,29 @@ def counted_over_mask(first: Reading) -> Iterator[Reading]:
         return
     places = count_positions(is_token[None], queries)[0]
     yield replace(with_places(first, places), words="positions as counted over the keys that mask shows")
+
+
+def in_sections(first: Reading) -> Iterator[Reading]:
+    """Positions of time, height and width by chunks of columns, where nobody says how pairs go by them."""
+    settings = first.settings or Settings()
+    rotation = settings.positions
+    if POSITION_IDS not in first.trace or not isinstance(rotation, Rotary) or rotation.sections:
+        return
+    columns = rotation.dims or (first.trace["Q"].shape[-1] if "Q" in first.trace else 0)
+    pairs = columns // 2
+    has_three_rows = len(first.trace[POSITION_IDS]) == THREE and first.trace[POSITION_IDS].ndim > 1
+    if not has_three_rows or pairs % PARTS_OF_SECTIONS:
+        return
+
+    part = pairs // PARTS_OF_SECTIONS
+    sections = (2 * part, 3 * part, 3 * part)
+    words = f"sections of {sections[0]}, {sections[1]} and {sections[2]} pairs, one behind the other"
+    positions = replace(rotation, sections=sections)
+    yield replace(first, settings=settings.with_(positions=positions), words=words)
+
+
+PARTS_OF_SECTIONS = 8
+"""Qwen2-VL's sections are 2, 3 and 3 of so many parts."""
 
 
 def with_places(first: Reading, places: Array) -> Reading:

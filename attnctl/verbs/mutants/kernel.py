@@ -17,7 +17,16 @@ from typing import Any, NamedTuple
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math.derivation import Rotary
-from attnctl.math.names import KEY_LENGTHS, PAGE_TABLE, PAGES, POSITION_IDS, STORED_SCALES, TABLE
+from attnctl.math.names import (
+    BIAS_TABLE,
+    KEY_LENGTHS,
+    PAGE_TABLE,
+    PAGES,
+    PAST_KEY,
+    POSITION_IDS,
+    STORED_SCALES,
+    TABLE,
+)
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.examples import KINDS, gather, list_assigned, list_used, rotate
 from attnctl.mistakes.mistake import Mistake
@@ -68,7 +77,7 @@ def kernel_options(meant: str) -> frozenset[str] | None:
     settings = kind.settings
     rotates = isinstance(settings.positions, Rotary)
     of_models = (settings.scale, kind.stretched, settings.qk_norm, settings.gate, settings.temperature)
-    takes_more = not {POSITION_IDS, *STORED_SCALES}.isdisjoint(kind.arrays)
+    takes_more = not {POSITION_IDS, BIAS_TABLE, PAST_KEY, *STORED_SCALES}.isdisjoint(kind.arrays)
     if any(of_models) or takes_more or settings.logsumexp:
         return None
     if not rotates and settings.positions != "none":

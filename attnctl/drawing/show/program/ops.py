@@ -21,7 +21,7 @@ from attnctl.drawing.show.program.rules import seen_by
 from attnctl.math import Array, Shape, ops
 from attnctl.math.axes import LEAD
 from attnctl.math.kind import spans
-from attnctl.math.ops import base, chunks, delta, models, norms, pages, products, scores, vectors
+from attnctl.math.ops import base, chunks, delta, lookups, models, norms, pages, products, scores, vectors
 from attnctl.math.ops.base import parse_signature
 from attnctl.math.ops.products import with_lead_numbered
 from attnctl.math.rules import PerBatch, alibi_slopes, per_batch
@@ -416,6 +416,9 @@ def slope(w: Writing) -> str:
         slopes = w.let("slopes", f"2.0 ** (-8 * {numbers} / {heads})")
     else:
         slopes = w.numbers("slopes", alibi_slopes(heads))
+    if w.op.places:
+        distance = w.numbers("distance", w.op.distances(w.shape))
+        return f"{w.x} - {slopes}[:, None, None] * {distance}"
     query = w.queries()
     key = w.keys()
     return f"{w.x} - {slopes}[:, None, None] * abs({query} - {key})"
@@ -427,7 +430,11 @@ def hide(w: Writing) -> str:
     otherwise = f"-{w.library.np}.inf" if w.op.hidden else "0"
     if not w.op.rules:
         return w.call("where", mask[0], s, otherwise)
-    parts = [seen_by(w, rule) for rule in w.op.rules]
+    if w.op.places:
+        allowed = w.op.allowed((*w.shape[:-3], 1, *w.shape[-2:]))
+        parts = [f"{w.numbers('allowed', allowed.astype(int))} > 0"]
+    else:
+        parts = [seen_by(w, rule) for rule in w.op.rules]
     if len(parts) + len(mask) > 1:
         parts = [f"({part})" for part in parts]
     seen = w.let("seen", " & ".join([*parts, *mask]))
@@ -444,6 +451,11 @@ def buckets(w: Writing) -> str:
         raise NotWrittenError("buckets of members that stand in other places")
     bucket = w.numbers("bucket", of_cell)
     return f"{s} + {table}[:, {bucket}]"
+
+
+@writes(lookups.LookUp)
+def look_up(w: Writing) -> str:
+    return f"{w.x}[:, {w.numbers('index', w.op.numbers)}]"
 
 
 # --- chunks of keys ---
@@ -509,7 +521,8 @@ def merge_chunks(w: Writing) -> str:
 @writes(vectors.Sinusoid)
 def sinusoid(w: Writing) -> str:
     op = w.op
-    place = w.numbers("position", op.places) if op.documents else w.positions(op.length, op.start)
+    is_counted = not (op.documents or op.given)
+    place = w.positions(op.length, op.start) if is_counted else w.numbers("position", op.places)
     column = w.let("column", w.call("arange", str(op.d_model)))
     angle = w.let("angle", f"{place}[:, None] / 10000.0 ** (2 * ({column} // 2) / {op.d_model})")
     return w.call("where", f"{column} % 2 == 0", w.call("sin", angle), w.call("cos", angle))
