@@ -273,9 +273,14 @@ def displace(op: Any, inputs: Sequence[Array], result: Array, unit: float, name:
     start = getattr(op, "start", None)
     if start is None:
         return 0.0
-    after = tuple(place + 1 for place in start) if isinstance(start, tuple) else start + 1
-    farthest = result.shape[-2] + np.max(start)
-    by_one = replace(op, start=after).apply(*inputs) - result
+    if getattr(op, "places", ()):
+        places = np.array(op.places)
+        farthest = places.max()
+        after = {"places": tuple(tuple(map(tuple, part)) for part in (places + 1).tolist())}
+    else:
+        farthest = result.shape[-2] + np.max(start)
+        after = {"start": tuple(place + 1 for place in start) if isinstance(start, tuple) else start + 1}
+    by_one = replace(op, **after).apply(*inputs) - result
     return by_one * (min(unit, FLOAT32.unit) * farthest) * noise(f"{name} at", run, result.shape)
 
 

@@ -21,8 +21,25 @@ from attnctl.math import Array
 from attnctl.math.names import BIAS, KEY_LENGTHS, MASK, PAGE_NUMBERS, PAGE_TABLE, PAST_KEY, PAST_VALUE, SINK
 from attnctl.math.rules import RULES, Alibi, Causal, Documents, Padding, Rule, Softcap, Window, alibi_slopes
 from attnctl.verbs.conform.case import CAPTURED, FORWARD, Case
+from attnctl.verbs.conform.places import (
+    KEY_POSITIONS,
+    LEFT_PADDING,
+    PATTERNS,
+    draw_positions,
+    positions_of_keys,
+    shape_positions,
+)
 from attnctl.verbs.conform.problem import FILLS, OF_NAN, Problem
-from attnctl.verbs.conform.profile import AHEAD, MASK_KIND, MASK_SHAPE, MASKED, SLIDING, TRUE, TargetProfile
+from attnctl.verbs.conform.profile import (
+    AHEAD,
+    MASK_KIND,
+    MASK_SHAPE,
+    MASKED,
+    POSITION_SHAPE,
+    SLIDING,
+    TRUE,
+    TargetProfile,
+)
 
 FAR = "far"
 """The value of numbers that go far from 0: sinks, and a bias."""
@@ -104,6 +121,9 @@ def draw_mask(problem: Problem, value: str) -> Array:
         sees_first = (np.arange(batch)[:, None] + np.arange(heads)) % 2 == 0
         halves = (np.arange(keys) < keys // 2) == sees_first[..., None, None]
         allowed = np.array(np.broadcast_to(halves, sizes))
+    if value == LEFT_PADDING:
+        padding = np.minimum(2 + 3 * np.arange(batch), keys - 1)
+        allowed = np.array(np.broadcast_to(np.arange(keys) >= padding[:, None, None, None], sizes))
     if value == TREE and "n" in problem.profile[MASK_SHAPE]:
         return np.array(np.broadcast_to(tree_mask(problem.case), problem.scores))
 
@@ -197,6 +217,25 @@ def ask_sinks(problem: Problem, value: bool | str) -> None:
 
 def ask_out(problem: Problem, value: bool) -> None:
     problem.passed["out"] = np.full(problem.output_shape, np.nan)
+
+
+def ask_positions(problem: Problem, value: str) -> None:
+    """Each new token has a position of its own."""
+    shape = problem.profile[POSITION_SHAPE]
+    problem.positions = draw_positions(problem.case, value, shape)
+    problem.passed["positions"] = shape_positions(problem.positions, shape)
+    of_keys = positions_of_keys(problem.positions, problem.case)
+    problem.passed[KEY_POSITIONS] = shape_positions(of_keys, shape)
+
+
+def usual_positions(problem: Problem, *, of_keys: bool = False) -> Array:
+    """Those that tokens have where nothing else is said."""
+    case = problem.case
+    places = np.arange(case.keys)
+    if not of_keys:
+        places = np.arange(case.queries) + problem.starts[:, 0, 0]
+    positions = np.broadcast_to(places, (3, case.batch, places.shape[-1]))
+    return shape_positions(positions, problem.profile[POSITION_SHAPE])
 
 
 def zero_bias(problem: Problem) -> Array:
@@ -316,6 +355,13 @@ LIBRARY_OPTIONS = (
         ask=ask_sinks,
         values=lambda _: (True, FAR),
         neutral=lambda problem: np.full(problem.case.heads, -np.inf),
+    ),
+    KernelOption(
+        "positions",
+        ("positions", "position_ids", "pos_ids", "input_pos", "token_positions", "q_positions"),
+        ask=ask_positions,
+        values=lambda _: PATTERNS,
+        neutral=usual_positions,
     ),
     KernelOption(
         "out",

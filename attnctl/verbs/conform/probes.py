@@ -26,6 +26,7 @@ from attnctl.verbs.conform.features import BASE
 from attnctl.verbs.conform.judge import expect, judge_answer
 from attnctl.verbs.conform.layout import is_readable, packings, read_output
 from attnctl.verbs.conform.options import OPTIONS, draw_mask, give_mask
+from attnctl.verbs.conform.places import BY_PLACES, GO_BY_POSITIONS, PACKED, goes_by_positions
 from attnctl.verbs.conform.problem import SMALL_OF_SCORE, Problem
 from attnctl.verbs.conform.profile import (
     AHEAD,
@@ -45,6 +46,8 @@ from attnctl.verbs.conform.profile import (
     MASKS,
     OUTPUT_TYPE,
     PAGE_AXES,
+    POSITION_SHAPE,
+    RULES_BY,
     SLIDING,
     SUMS,
     TABLE_END,
@@ -310,8 +313,8 @@ def find_conventions(suite: Suite, dtype: str) -> FoundConventions:
     conventions: FoundConventions = {}
     # Later probes call by what earlier ones found: sums and masks matter to all.
     for probe in (
-        probe_sums, probe_mask, probe_pages, probe_corner, probe_values, probe_float_mask,
-        probe_hidden_rows, probe_padding,
+        probe_sums, probe_mask, probe_pages, probe_corner, probe_values, probe_positions,
+        probe_float_mask, probe_hidden_rows, probe_padding,
     ):  # fmt: skip
         conventions |= dict(probe(suite, dtype))
         usable = {name: value for name, value in conventions.items() if value in CONVENTIONS[name]}
@@ -565,6 +568,42 @@ def probe_values(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
             if try_conventions(suite, case, conventions):
                 yield from conventions.items()
                 break
+
+
+def probe_positions(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
+    """Find out the shape of positions, and whether rules go by them or by places.
+
+    Of a target that turns nothing by them rules do, or they would have no effect at all.
+    """
+    if "positions" not in suite.signature.claimed:
+        return
+    case = replace(BASE, dtype=dtype).having(positions=PACKED)
+    relative = [name for name in GO_BY_POSITIONS if name in suite.signature.claimed]
+    if relative:
+        case = case.having(**{relative[0]: OPTIONS[relative[0]].values(case)[0]})
+
+    usual, declared = suite.profile, suite.declared.conventions
+    shapes = [usual[POSITION_SHAPE]] if POSITION_SHAPE in declared else CONVENTIONS[POSITION_SHAPE]
+    ways = [usual[RULES_BY]]
+    has_rules = bool(relative) or any(map(goes_by_positions, usual.always.rules))
+    if RULES_BY not in declared and has_rules:
+        ways = list(CONVENTIONS[RULES_BY])
+        if usual.rotary is None:
+            ways.remove(BY_PLACES)
+
+    answered: FoundConventions = {}
+    for shape, rules_by in product(shapes, ways):
+        way = {POSITION_SHAPE: shape, RULES_BY: rules_by}
+        right = try_conventions(suite, case, way)
+        if right is None:
+            continue
+        answered = answered or way
+        if right:
+            answered = way
+            break
+    for name, value in answered.items():
+        if name in declared or value != usual[name]:
+            yield name, value
 
 
 def probe_float_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:

@@ -15,11 +15,20 @@ from attnctl.evidence.precision import round_in
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.inputs.plan import Plan, variant
 from attnctl.math import Array, Shape
-from attnctl.math.names import BIAS, MASK, PAGES, WEIGHTS, K, Q, V
+from attnctl.math.names import BIAS, MASK, PAGES, WEIGHTS, Q
 from attnctl.math.ops.pages import Gather
+from attnctl.math.ops.vectors import GivenPlaces
 from attnctl.math.rules import PerBatch, Rule
 from attnctl.verbs.conform.case import ACTIVATIONS, CAPTURED, COTANGENT, FORWARD, Case
-from attnctl.verbs.conform.profile import NOTHING, SOME_PAGE, TABLE_END, TYPES, TargetProfile
+from attnctl.verbs.conform.places import BY_PLACES, RulesByPositions, as_given_places, lay_rules
+from attnctl.verbs.conform.profile import (
+    NOTHING,
+    RULES_BY,
+    SOME_PAGE,
+    TABLE_END,
+    TYPES,
+    TargetProfile,
+)
 
 
 @dataclass
@@ -35,6 +44,8 @@ class Problem:
     passed: dict[str, Any] = field(default_factory=dict)
     """By option: its value, with arrays over (batch, head, query, key)."""
     offset: PerBatch = 0
+    positions: Array | None = None
+    """Those of the new tokens, (1 or 3, batch, token), where they are given."""
     outputs: tuple[str, ...] = FORWARD
     """The steps that a call is asked for."""
 
@@ -47,19 +58,38 @@ class Problem:
         """The computation that is meant, in float64."""
         given = self.given
         meant = replace(self.meant, backward=self.backward)
+        if self.rules_by_positions is not None:
+            meant = replace(meant, rules=self.rules_by_positions.rules)
+        places: GivenPlaces = ()
+        if self.positions is not None and self.profile.rotary is not None:
+            places = as_given_places(self.positions)
+
         named = {name: (array, "given") for name, array in given.items()}
-        kind = variant(meant, self.case.sizes, named, self.offset, pages=self.gather)
+        kind = variant(meant, self.case.sizes, named, self.offset, pages=self.gather, places=places)
         return Plan(kind, given, {}, "float64")
 
     @property
     def given(self) -> dict[str, Array]:
-        """The arrays that the plan begins with: K and V in pages, where they come in these."""
-        if self.gather is None:
-            return self.arrays
-        given = {name: array for name, array in self.arrays.items() if name not in {K, V}}
-        for name, pages in zip("KV", PAGES, strict=True):
-            given[pages] = self.in_pages(self.arrays[name])
+        """The arrays that the plan begins with: K and V in pages, and rules that go by positions."""
+        given = dict(self.arrays)
+        laid = self.rules_by_positions
+        if laid is not None and laid.allowed is not None:
+            given[MASK] = np.broadcast_to(given.get(MASK, True) & laid.allowed, self.scores)
+        if laid is not None and laid.bias is not None:
+            given[BIAS] = given.get(BIAS, 0.0) + laid.bias
+
+        if self.gather is not None:
+            for name, pages in zip("KV", PAGES, strict=True):
+                given[pages] = self.in_pages(given.pop(name))
         return given
+
+    @property
+    def rules_by_positions(self) -> RulesByPositions | None:
+        """The rules as arrays; None where they go by the places of queries and keys."""
+        how = self.profile[RULES_BY]
+        if self.positions is None or how == BY_PLACES:
+            return None
+        return lay_rules(self.meant.rules, self.positions[0], self.case, how)
 
     @property
     def gather(self) -> Gather | None:
@@ -151,6 +181,7 @@ class Problem:
         """Whether its last queries alone are judged: to compute all of them takes long."""
         many = prod(self.scores) > MOST_SCORES
         moves = self.case.call is not None or self.profile.always.positions != NONE
+        moves = moves or self.positions is not None
         return many and not (moves or self.backward or "documents" in self.passed)
 
     def last_queries(self, count: int) -> Problem:

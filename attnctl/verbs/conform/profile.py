@@ -18,6 +18,7 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.math.derivation import Rotary
 from attnctl.math.rules import PerBatch
 from attnctl.verbs.conform.case import Case
+from attnctl.verbs.conform.places import BY_PLACES, BY_POSITIONS, BY_QUERIES, OF_ALL, OF_IMAGES, OF_MEMBERS
 
 USUAL = "bhnd"
 BESIDE_PAGES = "bnhd"
@@ -65,6 +66,7 @@ MASK_SHAPE = "mask shape"
 TRUE = "true in a mask"
 MASKED = "always causal, given a mask"
 PAGE_AXES, TABLE_END = "pages", "page table beyond a length"
+POSITION_SHAPE, RULES_BY = "positions", "rules go by"
 SLOTS_THEN_HEADS, HEADS_THEN_SLOTS = "(page, slot, head, d)", "(page, head, slot, d)"
 SOME_PAGE = "some page"
 
@@ -93,12 +95,15 @@ CONVENTIONS: dict[str, tuple[str, ...]] = {
         "no page",
         SOME_PAGE,
     ),  # behind the last page of a sequence: −1, or any number
+    POSITION_SHAPE: (OF_MEMBERS, OF_ALL, OF_IMAGES),
+    RULES_BY: (BY_PLACES, BY_POSITIONS, BY_QUERIES),
 }
 """Every convention with the values that may be declared, the usual one first."""
 
 SAVED = {
     "corner": CORNER, "window": SLIDING, "ahead": AHEAD, "lengths": LENGTHS_CORNER, "mask": MASK_SHAPE,
     "mask_kind": MASK_KIND, "true": TRUE, "masked": MASKED, "pages": PAGE_AXES, "table": TABLE_END,
+    "positions": POSITION_SHAPE, "rules_by": RULES_BY,
 }  # fmt: skip
 """The keys of conventions in the dump of a failing case."""
 
@@ -263,6 +268,10 @@ class TargetProfile:
 
         past = self.round_up(case.past)
         new_keys = self.round_up(case.keys - case.past)
+        may_differ = self[RULES_BY] == BY_QUERIES and self.rotary is None
+        if "positions" in case.option_values and not may_differ:
+            # Positions are those of queries and keys alike.
+            case = replace(case, queries=case.keys - case.past)
         is_square = case.queries == case.keys - case.past
         queries = new_keys if is_square else self.round_up(case.queries)
         slots, _ = self.pages_of(case)

@@ -14,6 +14,7 @@ from attnctl.base.errors import AttnError
 from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen.text import shell_line
 from attnctl.drawing.show.headline import kind_words, positions
+from attnctl.inputs.config.settings import NONE
 from attnctl.verbs.conform import features, uses
 from attnctl.verbs.conform.blocks import BlockSize, say_sizes
 from attnctl.verbs.conform.call import CALLS, ENDINGS, MISSED, NOT_CALLED, RATE, SENT, Answer, chance_missed
@@ -32,6 +33,7 @@ from attnctl.verbs.conform.held import NOTHING, Cause, Diagnosed, choose, spare,
 from attnctl.verbs.conform.judge import describe_extras, find_declared, judge_answer
 from attnctl.verbs.conform.kinds import NOT_SOFTMAX
 from attnctl.verbs.conform.options import OPTIONS
+from attnctl.verbs.conform.places import GO_BY_POSITIONS, goes_by_positions
 from attnctl.verbs.conform.probes import describe_output_type, find_conventions, fit_suite, join_types
 from attnctl.verbs.conform.profile import (
     CORNER,
@@ -59,6 +61,8 @@ SINGLE = (
     "its numbers are right to the digits of float32 only: it keeps some in float32, whatever it is given"
 )
 """The reason why float64 is skipped where plain attention is right in float32."""
+
+NO_POSITIONS = "nothing of it is known to go by them; say --positions rope if it turns Q and K"
 
 NO_DECODE = "it takes no cache, and causal does not end at the last key"
 
@@ -348,7 +352,15 @@ class Run:
             skips[name] = suite.target.unclaimed
             if name in suite.signature.claimed:
                 skips[name] = "a mask of numbers is read as truth values: it takes boolean masks"
+        if "positions" in claimed and not self.goes_by_positions(claimed):
+            skips["positions"] = NO_POSITIONS
         return skips | dict.fromkeys(suite.declared.without, "its claims say that it does not have it")
+
+    def goes_by_positions(self, claimed: Sequence[str]) -> bool:
+        """Whether anything that is known of the target may go by positions."""
+        always = self.suite.profile.always
+        has_options = not {*GO_BY_POSITIONS}.isdisjoint(claimed)
+        return has_options or always.positions != NONE or any(map(goes_by_positions, always.rules))
 
     def list_captured(
         self, claimed: Sequence[str], dtype: str, *, groups: bool

@@ -29,7 +29,8 @@ from attnctl.math.names import (
 from attnctl.math.ops.pages import Gather
 from attnctl.math.rules import Causal, Documents
 from attnctl.verbs.conform.case import INPUTS, Case
-from attnctl.verbs.conform.options import OPTIONS
+from attnctl.verbs.conform.options import OPTIONS, usual_positions
+from attnctl.verbs.conform.places import KEY_POSITIONS
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import BESIDE_PAGES, MERGED, PACKED_ROWS, USUAL, Request, TargetProfile
 
@@ -143,6 +144,7 @@ OF_PAGES = {
 
 
 THEIRS: dict[str, tuple[str, ...]] = {
+    KEY_POSITIONS: ("key_positions", "k_positions", "kv_positions"),
     **{ours: passed_names(ours) for ours in (*INPUTS, *HANDED, *PARTS)},
     PACKED: ("qkv",),
     **{ours: size.theirs for ours, size in SIZES.items()},
@@ -257,7 +259,11 @@ class CallSignature:
         # Two options may have one keyword, of which the case's is passed.
         taken = {self.keywords[name] for name in passed}
         for name in self.required:
-            if self.keywords[name] not in taken:
+            if self.keywords[name] in taken:
+                continue
+            if name == KEY_POSITIONS:
+                passed[name] = usual_positions(problem, of_keys=True)
+            else:
                 passed[name] = OPTIONS[name].neutral(problem)
         return passed
 
@@ -434,7 +440,7 @@ def usual_inputs(names: Sequence[str], renames: Mapping[str, str]) -> dict[str, 
 
 def find_keywords(names: list[str], profile: TargetProfile, renames: Mapping[str, str]) -> dict[str, str]:
     """Find the keyword of each option."""
-    wanted = {ours: THEIRS[ours] for ours in (*OPTIONS, *PARTS) if ours != "cache"}
+    wanted = {ours: THEIRS[ours] for ours in (*OPTIONS, *PARTS, KEY_POSITIONS) if ours != "cache"}
     wanted |= {ours: (theirs,) for ours, theirs in profile.keywords.items()}
     keywords = find_names(wanted, [name for name in names if name not in renames], renames)
 
