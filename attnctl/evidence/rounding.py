@@ -35,7 +35,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.allowed import FACTOR, allowed_error
-from attnctl.evidence.precision import FLOAT32, FLOAT64
+from attnctl.evidence.precision import FLOAT32, FLOAT64, Precision, round_to
 from attnctl.inputs.plan.tensors import uniform_numbers
 from attnctl.math import Array
 from attnctl.math.ops import MatMul, MatMulT, Op, Project, Rotate, SinkSoftmax, Softmax
@@ -263,6 +263,23 @@ def run_rounded(
     moved = [round_at_random(x, inside, f"{name} {at}", number) for at, x in enumerate(inputs)]
     result = round_at_random(op.apply(*moved), unit + sums, name, number)
     return result + displace(op, moved, result, unit, name, number)
+
+
+def round_weights(known: Known, name: str, precision: Precision) -> Known:
+    """Weights as they are rounded to so few bits before they are multiplied by values.
+
+    The largest of a row is anywhere between one and two times a power of two of the type, as it is in
+    programs that multiply them by a number first; small ones lose their digits one by one.
+    """
+
+    def run(number: int) -> Array:
+        weights = known.run(number)
+        top = weights.max(axis=-1, keepdims=True)
+        top = np.where(top > 0, top, 1.0)
+        begins = 0.75 + noise(f"{name} in few bits", number, top.shape) / 4
+        return np.asarray(round_to(weights / top * begins, precision) * top / begins)
+
+    return replace(known, run=run)
 
 
 def displace(op: Any, inputs: Sequence[Array], result: Array, unit: float, name: str, run: int) -> Any:

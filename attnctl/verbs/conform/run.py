@@ -44,12 +44,12 @@ from attnctl.verbs.conform.profile import (
     MASK_SHAPE,
     OTHER_D_V,
     OUTPUT_TYPE,
-    TYPES,
     Request,
 )
 from attnctl.verbs.conform.relations import RELATIONS, Relation, hold_relation
 from attnctl.verbs.conform.report import FAILED, IGNORED, MOST_SAID, Conformance, Failure, FeatureResult
 from attnctl.verbs.conform.results import Saved, judge_conventions, recall_cause, save_case, shrink
+from attnctl.verbs.conform.stored import INT8, TYPES
 from attnctl.verbs.conform.suite import ABSENT, CaseResult, Suite
 
 Progress = Callable[[int, int], None]
@@ -75,6 +75,8 @@ OTHER_ARRAYS = {
 """What a target is given by a framework, and what it may be given instead."""
 
 OF_OUTPUTS = "it gives gradients, and this is of outputs"
+
+OF_WHOLE_NUMBERS = "what it stores is whole numbers, which another scale would round"
 
 MAY_LACK = {LENGTHS: "unequal numbers of queries and keys", OTHER_D_V: "values of another width"}
 """Features that kernels need not have, and often answer wrongly rather than refuse."""
@@ -289,6 +291,8 @@ class Run:
         if not decode:
             self.skips[features.DECODE] = NO_DECODE
         self.skips |= self.suite.profile_in(dtype).lacking
+        if INT8 in self.suite.declared.stored.values():
+            self.skips |= dict.fromkeys(RELATIONS, OF_WHOLE_NUMBERS)
         if self.suite.signature.handed:
             self.skips |= dict.fromkeys(RELATIONS, OF_OUTPUTS)
         self.skips |= self.suite.target.cannot
@@ -714,8 +718,9 @@ class Run:
         right = list(self.list_beside(run))
         best = choose(self.causes, wrong, right)
 
-        # Without its cache a case has other keys, and a buffer for the output changes no numbers.
-        if name in OPTIONS and name not in {"cache", "out"}:
+        # Without its cache a case has other keys, a buffer for the output changes no numbers, and what is
+        # stored in few bits has its scales in every case.
+        if name in OPTIONS and name not in {"cache", "out", "scales"}:
             ignored = choose([ignored_cause(self.suite, name)], wrong, right)
             if ignored.explains_all:
                 best = ignored
@@ -770,6 +775,8 @@ class Run:
         if always_on:
             notes.append(f"Always on: {', '.join(always_on)}.")
 
+        for own, stored in self.suite.declared.stored.items():
+            notes.append(f"K, V and caches are stored in {stored}, beside Q in {own}.")
         notes += describe_calls(self.runs)
         ran = {run.feature for run in self.runs if run.cases}
         if self.read_blocks and features.BLOCK_BOUNDARIES in ran:
