@@ -84,6 +84,19 @@ MAY_LACK = {LENGTHS: "unequal numbers of queries and keys", OTHER_D_V: "values o
 BOUNDED = {features.MANY_KEYS, features.BLOCK_BOUNDARIES}
 """Features whose calls are left out where the target is too slow for them, as others went."""
 
+OF_SIZES = {
+    features.HEAD_SIZES, LENGTHS, OTHER_D_V, features.LAYOUTS, features.MANY_KEYS, features.PAIRS,
+    features.BLOCK_BOUNDARIES, features.RANDOM, features.LARGE, features.LARGE_VALUES, features.DECODE,
+    *(name for name in OPTIONS if name not in {"causal", "mask"}),
+}  # fmt: skip
+"""Features with many sizes, whose cases a quick run of jax spreads over the types."""
+
+SPREAD = 3
+SPREAD_NOTE = (
+    "jax compiles for every size: of features with many sizes each type but the first has a third of the "
+    "cases; without --quick it has all."
+)
+
 QUICK_CALL = 4.0
 LONGEST_CALL = 10.0
 """The seconds that a call of these may take."""
@@ -452,7 +465,7 @@ class Run:
         if name in self.skips:
             return FeatureResult(name, dtype, skipped=self.skips[name])
 
-        in_type = [replace(case, dtype=dtype) for case in cases]
+        in_type = [replace(case, dtype=dtype) for case in self.spread_over_types(name, cases, dtype)]
         fitted = list(dict.fromkeys(map(self.suite.fit, in_type)))
         run = FeatureResult(name, dtype, of=len(fitted), skipped=self.refused.get(dtype, ""))
 
@@ -469,6 +482,20 @@ class Run:
         if name in RELATIONS:
             return self.run_relation(RELATIONS[name], fitted)
         return self.run_cases(run, fitted)
+
+    def spread_over_types(self, name: str, cases: Sequence[Case], dtype: str) -> Sequence[Case]:
+        """Each third case in a type that is not the first, of a library that compiles for every size.
+
+        In a quick run alone, and of features that are about sizes: what is wrong in one of them is wrong in
+        the first type, or in most sizes of another.
+        """
+        taken = [other for other in self.request.dtypes if other not in self.refused]
+        is_first = dtype in taken[:1]
+        compiles = self.request.framework == "jax"
+        if is_first or not compiles or not self.request.quick or name not in OF_SIZES:
+            return cases
+        place = self.request.dtypes.index(dtype)
+        return cases[place % SPREAD :: SPREAD] or cases[:1]
 
     def run_cases(self, run: FeatureResult, cases: Sequence[Case]) -> FeatureResult:
         """Run the cases one after the other, until the target is not to be called with more."""
@@ -777,6 +804,8 @@ class Run:
 
         for own, stored in self.suite.declared.stored.items():
             notes.append(f"K, V and caches are stored in {stored}, beside Q in {own}.")
+        if self.request.quick and self.request.framework == "jax" and len(self.request.dtypes) > 1:
+            notes.append(SPREAD_NOTE)
         notes += describe_calls(self.runs)
         ran = {run.feature for run in self.runs if run.cases}
         if self.read_blocks and features.BLOCK_BOUNDARIES in ran:
