@@ -121,6 +121,12 @@ def elu_plus_one(x: Array) -> Array:
     return np.where(x > 0, x + 1, below)
 
 
+def give_softmax(x: Array, axis: int = -1) -> Array:
+    """Shen et al. (2021) take softmax of a query over its columns, and of a column of K over the keys."""
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return np.asarray(e / e.sum(axis=axis, keepdims=True))
+
+
 Features = Callable[[Array], Array]
 
 FEATURES: dict[str, Features] = {"ELU + 1": elu_plus_one, "ReLU": relu, "exp": np.exp, "x": np.asarray}
@@ -181,6 +187,9 @@ def list_kinds(given: Operands) -> Iterator[tuple[str, Array]]:
         queries = features(given.q)
         keys = features(given.k)
         yield f"linear attention, φ(Q) φ(K)ᵀ with φ = {name}", queries @ keys.swapaxes(-1, -2)
+
+    keys = give_softmax(given.k, axis=-2)
+    yield "efficient attention, softmax(Q) softmax(K)ᵀ", give_softmax(given.q) @ keys.swapaxes(-1, -2)
 
     scale = find_cosine_scale(given)
     if scale is not None:

@@ -91,10 +91,9 @@ OF_SIZES = {
 }  # fmt: skip
 """Features with many sizes, whose cases a quick run of jax spreads over the types."""
 
-SPREAD = 3
 SPREAD_NOTE = (
-    "jax compiles for every size: of features with many sizes each type but the first has a third of the "
-    "cases; without --quick it has all."
+    "jax compiles for every size: of features with many sizes each type has its part of the cases; "
+    "without --quick it has all."
 )
 
 QUICK_CALL = 4.0
@@ -484,18 +483,15 @@ class Run:
         return self.run_cases(run, fitted)
 
     def spread_over_types(self, name: str, cases: Sequence[Case], dtype: str) -> Sequence[Case]:
-        """Each third case in a type that is not the first, of a library that compiles for every size.
+        """The part of the cases that is this type's, of a library that compiles for every size.
 
-        In a quick run alone, and of features that are about sizes: what is wrong in one of them is wrong in
-        the first type, or in most sizes of another.
+        In a quick run alone, of features that are about sizes: what is wrong of one is so in any type.
         """
-        taken = [other for other in self.request.dtypes if other not in self.refused]
-        is_first = dtype in taken[:1]
         compiles = self.request.framework == "jax"
-        if is_first or not compiles or not self.request.quick or name not in OF_SIZES:
+        if not compiles or not self.request.quick or name not in OF_SIZES or dtype in self.refused:
             return cases
-        place = self.request.dtypes.index(dtype)
-        return cases[place % SPREAD :: SPREAD] or cases[:1]
+        taken = [other for other in self.request.dtypes if other not in self.refused]
+        return cases[taken.index(dtype) :: len(taken)] or cases[:1]
 
     def run_cases(self, run: FeatureResult, cases: Sequence[Case]) -> FeatureResult:
         """Run the cases one after the other, until the target is not to be called with more."""
