@@ -97,8 +97,9 @@ class RunOptions(NamedTuple):
         "The batch, heads, length and head size at which invariants are tested.", FOUR_SIZES
     )
     dtype: list[str] | None = run_option(
-        "Only this type (float64, float32, float16, bfloat16; float32:bfloat16 for arrays of float32 "
-        "and bfloat16 within, as autocast has it); may be repeated.",
+        "Only this type (float64, float32, float16, bfloat16, float8_e4m3, float8_e5m2; float32:bfloat16 "
+        "for arrays of float32 and bfloat16 within, as autocast has it; bfloat16/float8_e4m3 or "
+        "bfloat16/int8 where K, V and a cache are stored in another); may be repeated.",
         metavar="TYPE",
     )
     inputs: str | None = run_option(
@@ -154,8 +155,8 @@ def conform(
 
     The function takes Q, K and V; what else it can do is read from its signature: causal or is_causal,
     mask or attn_mask, scale, softcap, window, bias, alibi_slopes, key_lengths, past_key and past_value,
-    sinks, … What it has no parameter for is skipped. Its layout, a packed qkv parameter, and the head
-    sizes, lengths and masks it accepts are detected unless you declare them.
+    sinks, positions, k_scale and v_scale, … What it has no parameter for is skipped. Its layout, a packed
+    qkv parameter, and the head sizes, lengths and masks it accepts are detected unless you declare them.
 
     Inputs are rounded to the type first, and the reference is computed in float64. Numbers may be off by
     six times the error of plain attention in that type; the table shows the worst of each feature as a

@@ -31,12 +31,15 @@ class Precision:
         return log(self.smallest) - self.bits * log(2.0)
 
 
+FLOAT8_E4M3 = Precision("float8_e4m3", 4, 448.0, 2.0**-6)
+FLOAT8_E5M2 = Precision("float8_e5m2", 3, 57344.0, 2.0**-14)
 BFLOAT16 = Precision("bfloat16", 8, 3.3895e38, 2.0**-126)
 FLOAT16 = Precision("float16", 11, 65504.0, 2.0**-14)
 FLOAT32 = Precision("float32", 24, 3.4028e38, 2.0**-126)
 FLOAT64 = Precision("float64", 53, float(np.finfo(np.float64).max), 2.0**-1022)
 
 DTYPES = {precision.name: precision for precision in (FLOAT16, FLOAT32, FLOAT64)}
+NOT_OF_NUMPY = {precision.name: precision for precision in (BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)}
 COARSE_FIRST = (BFLOAT16, FLOAT16, FLOAT32)
 
 
@@ -66,9 +69,9 @@ def round_to(array: Array, precision: Precision) -> Array:
 
 
 def round_in(dtype: str, array: Array) -> Array:
-    """The numbers rounded to this type; bfloat16, which NumPy has not, as float32."""
-    if dtype == BFLOAT16.name:
-        return round_to(np.asarray(array, np.float64), BFLOAT16).astype(np.float32)
+    """The numbers rounded to this type; those of types that NumPy has not, as float32."""
+    if dtype in NOT_OF_NUMPY:
+        return round_to(np.asarray(array, np.float64), NOT_OF_NUMPY[dtype]).astype(np.float32)
     return np.asarray(array, dtype)
 
 

@@ -35,7 +35,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.allowed import FACTOR, allowed_error
-from attnctl.evidence.precision import FLOAT32, FLOAT64
+from attnctl.evidence.precision import FLOAT32, FLOAT64, Precision, round_to
 from attnctl.inputs.plan.tensors import uniform_numbers
 from attnctl.math import Array
 from attnctl.math.ops import MatMul, MatMulT, Op, Project, Rotate, SinkSoftmax, Softmax
@@ -264,6 +264,23 @@ def run_rounded(
     return result + displace(op, moved, result, unit, name=name, run=number)
 
 
+def round_weights(known: Known, name: str, precision: Precision) -> Known:
+    """Weights as they are rounded to so few bits before they are multiplied by values.
+
+    The largest of a row is anywhere between one and two times a power of two of the type, as it is in
+    programs that multiply them by a number first; small ones lose their digits one by one.
+    """
+
+    def run(number: int) -> Array:
+        weights = known.run(number)
+        top = weights.max(axis=-1, keepdims=True)
+        top = np.where(top > 0, top, 1.0)
+        begins = 0.75 + noise(f"{name} in few bits", number, top.shape) / 4
+        return np.asarray(round_to(weights / top * begins, precision) * top / begins)
+
+    return replace(known, run=run)
+
+
 def displace(op: Any, inputs: Sequence[Array], result: Array, unit: float, name: str, run: int) -> Any:
     """The error from rounding a position, where an op has any: sin and cos of large angles are far off.
 
@@ -272,9 +289,14 @@ def displace(op: Any, inputs: Sequence[Array], result: Array, unit: float, name:
     start = getattr(op, "start", None)
     if start is None:
         return 0.0
-    after = tuple(place + 1 for place in start) if isinstance(start, tuple) else start + 1
-    farthest = result.shape[-2] + np.max(start)
-    by_one = replace(op, start=after).apply(*inputs) - result
+    if getattr(op, "places", ()):
+        places = np.array(op.places)
+        farthest = places.max()
+        after = {"places": tuple(tuple(map(tuple, part)) for part in (places + 1).tolist())}
+    else:
+        farthest = result.shape[-2] + np.max(start)
+        after = {"start": tuple(place + 1 for place in start) if isinstance(start, tuple) else start + 1}
+    by_one = replace(op, **after).apply(*inputs) - result
     return by_one * (min(unit, FLOAT32.unit) * farthest) * noise(f"{name} at", run, result.shape)
 
 

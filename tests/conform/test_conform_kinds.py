@@ -90,6 +90,7 @@ KINDS = {
     "φ = ELU + 1": normalised(lambda q, k: elu_plus_one(q) @ elu_plus_one(k).swapaxes(-1, -2)),
     "φ = ReLU": normalised(lambda q, k: relu(q) @ relu(k).swapaxes(-1, -2)),
     "φ = x": lambda q, k: q @ k.swapaxes(-1, -2),
+    "efficient attention": lambda q, k: softmax(q) @ softmax(k.swapaxes(-1, -2)),
     "softmax of 8 times the cosines": lambda q, k: softmax(8 * unit(q) @ unit(k).swapaxes(-1, -2)),
 }
 

@@ -44,6 +44,10 @@ class TargetCall:
     names: tuple[str, ...] = ()
     """The keywords of the inputs, where they are not given by place."""
     dtype: str = "float64"
+    stored: str = ""
+    """The type of K, V and a cache, where it is another."""
+    caches: tuple[str, ...] = ()
+    """The keywords of a cache."""
     memory: str = "plain"
     numbers: int = 0
     times: int = 1
@@ -162,7 +166,7 @@ class Target:
         """End what was started."""
 
 
-NUMPY = {"bfloat16": "float32"}
+NUMPY = dict.fromkeys(("bfloat16", "float8_e4m3", "float8_e5m2"), "float32")
 """The type of NumPy that holds numbers of a type that NumPy has not."""
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import open_input, refuse_os_errors
@@ -42,11 +42,11 @@ from attnctl.verbs.conform.profile import (
     LIBRARIES,
     MASKS,
     NOTHING,
-    TYPES,
     Request,
     TargetProfile,
 )
 from attnctl.verbs.conform.relations import INVARIANTS, RELATIONS
+from attnctl.verbs.conform.stored import ASKED_IN, EIGHT_BITS, STORED_IN, TYPES, is_small
 
 TARGET = "The target"
 ALWAYS_ON = "Attention that is always on in it"
@@ -242,29 +242,30 @@ def make_request(
     features: tuple[str, ...] = (*MERGES, INPUTS_KEPT) if asked.get("merge") else NAMES
     if calls:
         features += OF_CAPTURES
-    words_of_types = [word for name in dtypes for word in name.split(":", 1)]
+    types = [read_types(name) for name in dtypes]
     raise_all(
         [
             *unknown_names("like", [like] if like else (), list(LIBRARIES)),
             *unknown_names("feature", asked["only"], features),
-            *unknown_names("dtype", words_of_types, list(TYPES)),
+            *unknown_names("dtype", [word for each in types for word in each.asked], list(ASKED_IN)),
+            *unknown_names("dtype", [each.stored for each in types if each.stored], list(STORED_IN)),
             *unknown_names("framework", [asked.get("framework", "numpy")], FRAMEWORKS),
         ]
     )
 
-    # float32:bfloat16 is the type of its arrays, and the one that it computes in.
-    handed = {}
-    computed = []
-    for name in dtypes:
-        own, colon, inside = name.partition(":")
-        computed.append(inside if colon else own)
-        if colon:
-            handed[inside] = own
+    handed = {each.computed: each.own for each in types if each.own != each.computed}
+    stored = {each.computed: each.stored for each in types if each.stored}
+    computed = [each.computed for each in types]
+
+    small = [each.computed for each in types if each.computed in EIGHT_BITS or is_small(each.stored)]
+    if small and asked.get("backward"):
+        raise AttnError(f"--dtype {small[0]}: nothing goes back through eight bits; leave --backward out")
 
     # What is given overrules claims, and these what a library does.
     profile = LIBRARIES[like] if like else TargetProfile()
     profile = profile.lay_over(read_file(claims, CLAIMS))
-    profile = profile.lay_over({**given, "handed": handed, "always": always(profile.always)})
+    of_arrays = {"handed": handed, "stored": stored}
+    profile = profile.lay_over({**given, **of_arrays, "always": always(profile.always)})
     raise_all(f"{profile.always.where(path)}: {what}" for path, what in find_senseless(profile.always))
     if asked.get("merge") and profile.returns not in {(), *OF_MERGE}:
         ways = " or ".join(map(",".join, OF_MERGE))
@@ -275,11 +276,33 @@ def make_request(
     return Request(
         profile=profile,
         flags=spell_flags(options, asked.get("renames", {})),
-        dtypes=tuple(name for name in TYPES if name in (computed or TYPES)),
+        dtypes=tuple(name for name in ASKED_IN if name in (computed or TYPES)),
         xfail=read_file(xfail, XFAIL),
         calls=calls,
         **asked,
     )
+
+
+class ArrayTypes(NamedTuple):
+    """The types of a target's arrays, as --dtype says them."""
+
+    own: str
+    """Of Q and the arrays beside it."""
+    computed: str
+    """The type that it computes in, where that is another: autocast."""
+    stored: str
+    """The type of K, V and a cache; empty where it is that of Q."""
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((self.own, self.computed)))
+
+
+def read_types(text: str) -> ArrayTypes:
+    """float32, float32:bfloat16 (arrays of float32, bfloat16 within), or bfloat16/float8_e4m3 (K and V)."""
+    types, _, stored = text.partition("/")
+    own, colon, inside = types.partition(":")
+    return ArrayTypes(own, inside if colon else own, stored)
 
 
 def spell_flags(options: Mapping[str, Any], renames: Mapping[str, str]) -> tuple[str, ...]:

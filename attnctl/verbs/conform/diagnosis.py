@@ -48,8 +48,8 @@ from attnctl.verbs.conform.judge import (
 )
 from attnctl.verbs.conform.kinds import explain_kind
 from attnctl.verbs.conform.problem import Problem
-from attnctl.verbs.conform.profile import TYPES
 from attnctl.verbs.conform.report import IGNORED_OPTION, Failure
+from attnctl.verbs.conform.stored import TYPES, precision_in
 from attnctl.verbs.conform.suite import CaseResult, Suite
 
 MOST_CASES = 3
@@ -266,7 +266,7 @@ def ignored_cause(suite: Suite, option: str) -> Cause:
         if have_same_bits(arrays, bare_arrays):
             return True
         # Without the option the program may multiply matrices of other sizes, which round otherwise.
-        unit = min(TYPES[other.case.dtype].unit, FLOAT32.unit)
+        unit = min(precision_in(other.case.dtype).unit, FLOAT32.unit)
         sizes = (np.abs(array).max(initial=0.0) for array in arrays if array is not None)
         return largest_gap(arrays, bare_arrays) <= SAME * unit * max(sizes, default=0.0)
 
@@ -377,7 +377,7 @@ def explain_coarse_inside(
     def is_coarse(other: CaseResult, dtype: str) -> bool:
         arrays = suite.outputs_in(other)
         wrong = [name for name, ratio in other.judgement.ratios.items() if ratio > 1]
-        is_coarser = TYPES[dtype].bits < TYPES[other.case.dtype].bits
+        is_coarser = precision_in(dtype).bits < precision_in(other.case.dtype).bits
         if not is_coarser or not wrong or not arrays.keys() >= {*wrong}:
             return False
 
@@ -418,7 +418,7 @@ def explain_rounding(suite: Suite, result: CaseResult, output: Array) -> Cause |
 
 def describe_rounding(what: str, ratio: float, dtype: str) -> Failure:
     """Name what may be rounding in more places, and say it; nothing for a fine type, and for far off."""
-    if TYPES[dtype].bits >= FLOAT32.bits or ratio > NEARLY:
+    if precision_in(dtype).bits >= FLOAT32.bits or ratio > NEARLY:
         return Failure()
     words = (
         f"no mistake is found, but {what} is off by {ratio:.2g} times what rounding to {dtype} explains: "

@@ -23,6 +23,7 @@ from attnctl.record import Trace
 from attnctl.verbs.conform import uses
 from attnctl.verbs.conform.case import ACTIVATIONS, CAPTURED, COTANGENT, INPUTS, MEMORIES, Captured, Case
 from attnctl.verbs.conform.options import OPTIONS
+from attnctl.verbs.conform.places import GO_BY_POSITIONS, LEFT_PADDING, PATTERNS
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import GROUPED, LENGTHS, MASK_SHAPE, MASKS, OTHER_D_V, TargetProfile
 from attnctl.verbs.conform.relations import HIDDEN_MOVED, PREFILL, RELATIONS
@@ -180,9 +181,28 @@ def option_cases(name: str, claimed: Sequence[str], *, lengths: bool, quick: boo
     if name == "pages":  # their numbers take more than 16 bits
         many_pages = replace(SMALL, heads=1, kv_heads=1, batch=2, queries=2)
         cases.append(many_pages.having(pages=(1, 2**16)))
+    if name == "positions":
+        cases += position_cases(claimed)
     if name in HIDING:
         cases += hiding_cases(name, lengths=lengths)
     return tuple(cases)
+
+
+def position_cases(claimed: Sequence[str]) -> list[Case]:
+    """Cases of positions with what may go by them, and of padding on the left with its mask."""
+    cases = []
+    for name in (*GO_BY_POSITIONS, "cache"):
+        if name in claimed:
+            value = OPTIONS[name].values(BASE)[0]
+            cases += [BASE.having(**{name: value}, positions=pattern) for pattern in PATTERNS]
+
+    padded = BASE.having(positions=LEFT_PADDING)
+    if "mask" in claimed:
+        padded = padded.having(mask=LEFT_PADDING)
+        cases.append(padded)
+    if "mask" in claimed and "causal" in claimed:
+        cases.append(padded.having(causal=True))
+    return cases
 
 
 def value_cases(name: str) -> list[Case]:

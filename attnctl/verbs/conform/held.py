@@ -31,8 +31,8 @@ from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.judge import JUDGED, compare_output, expect
 from attnctl.verbs.conform.layout import read_output
 from attnctl.verbs.conform.problem import Problem
-from attnctl.verbs.conform.profile import TYPES
 from attnctl.verbs.conform.report import Failure
+from attnctl.verbs.conform.stored import precision_in
 from attnctl.verbs.conform.suite import CaseResult, Suite
 
 UNITS = 16
@@ -432,7 +432,7 @@ class HeldCase:
         record = Record(Trace(steps, {**given, **self.found}, {}), plan)
         known: dict[str, Known | None] = {step: exactly(value) for step, value in self.right.items()}
 
-        least = UNITS * TYPES[case.dtype].unit * np.abs(expected.value).max(initial=0.0)
+        least = UNITS * precision_in(case.dtype).unit * np.abs(expected.value).max(initial=0.0)
         return WrongStep(
             self.derivation,
             record,
@@ -451,7 +451,7 @@ class HeldCase:
         if value is None or value.shape != found.shape:
             return np.inf
 
-        precision = TYPES[self.problem.case.dtype]
+        precision = precision_in(self.problem.case.dtype)
         # Where a number is beyond the type, what came back is ∞, or NaN that was made of it.
         overflows = ~np.isfinite(found) & ~(np.abs(value) <= precision.largest)
         is_same = (found == value) | overflows | ~self.told(name, values)

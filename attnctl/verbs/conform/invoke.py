@@ -29,6 +29,7 @@ from attnctl.verbs.conform.call import (
 )
 from attnctl.verbs.conform.case import INPUTS
 from attnctl.verbs.conform.signature import PACKED, THEIRS
+from attnctl.verbs.conform.stored import is_small, type_beside
 
 RAISED = (Exception, KeyboardInterrupt)
 """Whatever a target raises is a result; no interrupt of a person comes as one."""
@@ -155,7 +156,7 @@ class Framework:
             torch = import_module("torch")
             tensor = torch.from_numpy(array)
             if has_numbers:
-                tensor = tensor.to(getattr(torch, dtype))
+                tensor = tensor.to(getattr(torch, IN_LIBRARIES.get(dtype, dtype)))
             return tensor.to(self.device) if self.device else tensor
 
         if self.name == "jax":
@@ -163,13 +164,27 @@ class Framework:
             jnp = import_module("jax.numpy")
             if dtype == "float64":  # jax makes float32 of it otherwise
                 jax.config.update("jax_enable_x64", True)
-            made = jnp.asarray(array, dtype=getattr(jnp, dtype) if has_numbers else None)
+            of_library = getattr(jnp, IN_LIBRARIES.get(dtype, dtype)) if has_numbers else None
+            made = jnp.asarray(array, dtype=of_library)
             return jax.device_put(made, jax.devices(self.device)[0]) if self.device else made
         return array
 
 
+IN_LIBRARIES = {"float8_e4m3": "float8_e4m3fn"}
+"""What torch and jax call a type that has another name there."""
+
+
+def widen(value: Any) -> Any:
+    """Numbers of eight bits in float32, as no library computes in them."""
+    dtype = str(getattr(value, "dtype", ""))
+    if not dtype.rpartition(".")[-1].startswith("float8"):
+        return value
+    return value.float() if dtype.startswith("torch") else value.astype(np.float32)
+
+
 def to_numpy(value: Any) -> Any:
     """Return any library's array as NumPy's, numbers in float64; None for what is no real number."""
+    value = widen(value)
     if value is None or isinstance(value, (str, bytes, dict, bool)):
         return None
     try:
@@ -221,16 +236,22 @@ def in_type(array: Array, dtype: str) -> Array:
     return array.astype(NUMPY.get(dtype, dtype)) if array.dtype.kind == "f" else array.copy()
 
 
+def type_of(call: TargetCall, name: str) -> str:
+    """The type of an argument that holds numbers."""
+    if name in {"K", "V"} or name in call.caches:
+        return call.stored or call.dtype
+    if name in {"Q", PACKED}:
+        return call.dtype
+    return sum_type(call.dtype) if name in call.wide else type_beside(call.dtype)
+
+
 def prepare_call(function: Callable[..., Any], framework: Framework, call: TargetCall) -> PreparedCall:
     """Make new arrays of the call's type and memory, each the target's own."""
-
-    def type_of(name: str) -> str:
-        return sum_type(call.dtype) if name in call.wide else call.dtype
 
     def cast(name: str, value: Any, memory: str = "plain") -> Any:
         if not isinstance(value, np.ndarray):
             return value
-        array = in_type(value, type_of(name))
+        array = in_type(value, type_of(call, name))
         if memory == "broadcast" and array.shape[0] > 1:
             return np.lib.stride_tricks.as_strided(array, array.shape, (0, *array.strides[1:]))
         return lay_in_memory(array, memory)
@@ -245,7 +266,7 @@ def prepare_call(function: Callable[..., Any], framework: Framework, call: Targe
     for name in call.into:
         arrays[name].view(np.uint8)[...] = call.fill
 
-    given = {name: framework.give(array, type_of(name)) for name, array in arrays.items()}
+    given = {name: framework.give(array, type_of(call, name)) for name, array in arrays.items()}
     inputs = [given[name] for name in names]
     leaves = inputs
     cotangent = None
@@ -359,7 +380,9 @@ def spoil(output: Any) -> None:
 
 def is_stale(ready: PreparedCall, before: Answer) -> bool:
     """V doubled in place gives the answer that V gave: it was kept for these arrays, or for their place."""
-    is_constant = ready.framework.name == "jax"  # whose arrays cannot be changed
+    call = ready.call
+    is_coded = is_small(call.dtype) or is_small(call.stored)  # and nothing is computed in them
+    is_constant = ready.framework.name == "jax" or is_coded  # whose arrays cannot be changed
     if is_constant or "V" not in ready.given or ready.cotangent is not None or ready.call.gives:
         return False
 

@@ -26,8 +26,16 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.words import all_of
 from attnctl.evidence.allowed import FACTOR, allowed_error, root_mean_square, spread, times_scatter, typical
-from attnctl.evidence.precision import FLOAT32
-from attnctl.evidence.rounding import Known, carry_rounding, exactly, noise, pool_scatter, squared_distance
+from attnctl.evidence.precision import FLOAT8_E4M3, FLOAT32
+from attnctl.evidence.rounding import (
+    Known,
+    carry_rounding,
+    exactly,
+    noise,
+    pool_scatter,
+    round_weights,
+    squared_distance,
+)
 from attnctl.math import Array
 from attnctl.math.axes import rearrange
 from attnctl.math.derivation import Derivation
@@ -49,7 +57,8 @@ from attnctl.verbs.conform.call import ENDINGS, NOT_CALLED, Answer
 from attnctl.verbs.conform.case import GRADIENTS, PLAIN
 from attnctl.verbs.conform.layout import read_answer, shapes_beside
 from attnctl.verbs.conform.problem import Problem
-from attnctl.verbs.conform.profile import IN_TYPE, IN_TYPE_BY_LAYOUT, SUMS, TYPES
+from attnctl.verbs.conform.profile import IN_TYPE, IN_TYPE_BY_LAYOUT, SUMS
+from attnctl.verbs.conform.stored import EIGHT_BITS, precision_in
 
 RUNS = 12
 FEWER_RUNS = 6
@@ -91,7 +100,7 @@ class ExpectedOutput:
 
     @cached_property
     def allowed(self) -> Array:
-        precision = TYPES[self.dtype]
+        precision = precision_in(self.dtype)
         room = allowed_error(
             self.value, self.scatter, self.units * precision.unit, of_row=self.of_row, least=self.least
         )
@@ -165,7 +174,7 @@ def expect(problem: Problem, derivation: Derivation | None = None) -> Expected:
 
 def carry_out_rounded(problem: Problem, derivation: Derivation) -> dict[str, Known]:
     """Carry out every step, each with its runs in which results are rounded at random in the type."""
-    unit = TYPES[problem.case.dtype].unit
+    unit = precision_in(problem.case.dtype).unit
     of_sums = unit if sums_in_type(problem) else FLOAT32.unit
     # How far off a score may be that is added up again, of the size of its terms.
     score_unit = min(unit, of_sums) * (1 + sqrt(problem.case.d_k))
@@ -182,6 +191,8 @@ def carry_out_rounded(problem: Problem, derivation: Derivation) -> dict[str, Kno
         readable = {**steps, **made_again} if is_gradient(step.name) else steps
         inputs = [readable[name] for name in step.inputs]
         known = carry_rounding(step.op, inputs, unit, step.name, of_sums=of_sums)
+        if step.name == WEIGHTS and problem.case.dtype in EIGHT_BITS:
+            known = round_weights(known, step.name, FLOAT8_E4M3)
         # Each run is carried out once for all that read it; only the latest is kept.
         steps[step.name] = replace(known, run=lru_cache(maxsize=1)(known.run))
 
@@ -345,7 +356,7 @@ def measure_together(expected: ExpectedOutput, gap: Array, rows: Array) -> float
     value = expected.value
     scatter = expected.scatter
     judged = rows & (scatter > NEGLIGIBLE) & np.isfinite(scatter) & np.isfinite(value)
-    precision = TYPES[expected.dtype]
+    precision = precision_in(expected.dtype)
     slack = ULPS * precision.unit * np.abs(value) + precision.smallest
     off = times_scatter(gap[judged], scatter[judged], slack[judged])
     return root_mean_square(off) / typical(expected.independent)

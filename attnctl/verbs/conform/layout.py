@@ -81,7 +81,7 @@ def make_call(problem: Problem, signature: CallSignature, **made: Any) -> Target
     """Everything that one call of the target is given, laid out as it takes it."""
     case = problem.case
     keywords = lay_keywords(problem, signature)
-    inputs = lay_inputs(problem, [problem.arrays[name] for name in INPUTS])
+    inputs = lay_inputs(problem, [problem.numbers_of(name) for name in INPUTS])
 
     buffer = signature.keywords.get("out", "")
     into: tuple[str, ...] = (buffer,) if keywords.get(buffer) is not None else ()
@@ -102,8 +102,10 @@ def make_call(problem: Problem, signature: CallSignature, **made: Any) -> Target
         keywords,
         signature.inputs,
         problem.profile.handed.get(case.dtype, case.dtype),
-        case.memory,
-        prod(problem.output_shape),
+        stored=problem.profile.stored.get(case.dtype, ""),
+        caches=tuple(signature.keywords[part] for part in PARTS if part in signature.keywords),
+        memory=case.memory,
+        numbers=prod(problem.output_shape),
         into=into,
         **made,
     )

@@ -42,10 +42,10 @@ from attnctl.verbs.conform.judge import (
     name_output,
     scatter_of,
 )
-from attnctl.verbs.conform.profile import TYPES
 from attnctl.verbs.conform.report import Conformance, Failure
 from attnctl.verbs.conform.run import SINGLE, Progress, Run
 from attnctl.verbs.conform.signature import must_give
+from attnctl.verbs.conform.stored import precision_in
 from attnctl.verbs.conform.suite import CaseResult, Suite
 
 BASE = Case(batch=2, heads=3, kv_heads=3, queries=5, keys=12, d_k=8, d_v=8)
@@ -131,17 +131,17 @@ def draw_parts(case: Case, unit: float) -> dict[str, Array]:
     for keys in (slice(cut), slice(cut, None)):
         outputs.append(Softmax().apply(scores[..., keys]) @ values[..., keys, :])
         sums.append(LogSumExp().apply(scores[..., keys]))
-    stored = round_to(np.stack(sums) / unit, TYPES[sum_type(case.dtype)]) * unit
-    return {HEAD_OUTPUTS: round_to(np.stack(outputs), TYPES[case.dtype]), LOGSUMEXP: stored}
+    stored = round_to(np.stack(sums) / unit, precision_in(sum_type(case.dtype))) * unit
+    return {HEAD_OUTPUTS: round_to(np.stack(outputs), precision_in(case.dtype)), LOGSUMEXP: stored}
 
 
 def expect_merge(parts: Mapping[str, Array], dtype: str) -> dict[str, ExpectedOutput]:
     """Merge in float64, and in the type with random rounding."""
     type_of_sum = sum_type(dtype)
-    unit = TYPES[dtype].unit
+    unit = precision_in(dtype).unit
     sums = exactly(np.moveaxis(parts[LOGSUMEXP], 0, 1))
     values = exactly(np.moveaxis(parts[HEAD_OUTPUTS], 0, 1))
-    total = carry_rounding(MergeLogSumExp(), [sums], TYPES[type_of_sum].unit, LOGSUMEXP)
+    total = carry_rounding(MergeLogSumExp(), [sums], precision_in(type_of_sum).unit, LOGSUMEXP)
     shares = carry_rounding(Shares(), [sums, total], unit, CHUNK_SHARES)
     output = carry_rounding(MergeChunks(), [shares, values], unit, HEAD_OUTPUTS)
 

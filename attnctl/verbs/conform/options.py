@@ -20,9 +20,28 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.math import Array
 from attnctl.math.names import BIAS, KEY_LENGTHS, MASK, PAGE_NUMBERS, PAGE_TABLE, PAST_KEY, PAST_VALUE, SINK
 from attnctl.math.rules import RULES, Alibi, Causal, Documents, Padding, Rule, Softcap, Window, alibi_slopes
-from attnctl.verbs.conform.case import CAPTURED, FORWARD, Case
-from attnctl.verbs.conform.problem import FILLS, OF_NAN, Problem
-from attnctl.verbs.conform.profile import AHEAD, MASK_KIND, MASK_SHAPE, MASKED, SLIDING, TRUE, TargetProfile
+from attnctl.verbs.conform.case import CAPTURED, FORWARD, INPUTS, Case
+from attnctl.verbs.conform.places import (
+    KEY_POSITIONS,
+    LEFT_PADDING,
+    PATTERNS,
+    draw_positions,
+    positions_of_keys,
+    shape_positions,
+)
+from attnctl.verbs.conform.problem import FILLS, FREE, OF_NAN, Problem
+from attnctl.verbs.conform.profile import (
+    AHEAD,
+    MASK_KIND,
+    MASK_SHAPE,
+    MASKED,
+    POSITION_SHAPE,
+    SCALE_SHAPE,
+    SLIDING,
+    TRUE,
+    TargetProfile,
+)
+from attnctl.verbs.conform.stored import OF_PAGES, ONE, choose_scale, is_small, scale_pages
 
 FAR = "far"
 """The value of numbers that go far from 0: sinks, and a bias."""
@@ -104,6 +123,9 @@ def draw_mask(problem: Problem, value: str) -> Array:
         sees_first = (np.arange(batch)[:, None] + np.arange(heads)) % 2 == 0
         halves = (np.arange(keys) < keys // 2) == sees_first[..., None, None]
         allowed = np.array(np.broadcast_to(halves, sizes))
+    if value == LEFT_PADDING:
+        padding = np.minimum(2 + 3 * np.arange(batch), keys - 1)
+        allowed = np.array(np.broadcast_to(np.arange(keys) >= padding[:, None, None, None], sizes))
     if value == TREE and "n" in problem.profile[MASK_SHAPE]:
         return np.array(np.broadcast_to(tree_mask(problem.case), problem.scores))
 
@@ -197,6 +219,53 @@ def ask_sinks(problem: Problem, value: bool | str) -> None:
 
 def ask_out(problem: Problem, value: bool) -> None:
     problem.passed["out"] = np.full(problem.output_shape, np.nan)
+
+
+def ask_positions(problem: Problem, value: str) -> None:
+    """Each new token has a position of its own."""
+    shape = problem.profile[POSITION_SHAPE]
+    problem.positions = draw_positions(problem.case, value, shape)
+    problem.passed["positions"] = shape_positions(problem.positions, shape)
+    of_keys = positions_of_keys(problem.positions, problem.case)
+    problem.passed[KEY_POSITIONS] = shape_positions(of_keys, shape)
+
+
+def usual_positions(problem: Problem, *, of_keys: bool = False) -> Array:
+    """Those that tokens have where nothing else is said."""
+    case = problem.case
+    places = np.arange(case.keys)
+    if not of_keys:
+        places = np.arange(case.queries) + problem.starts[:, 0, 0]
+    positions = np.broadcast_to(places, (3, case.batch, places.shape[-1]))
+    return shape_positions(positions, problem.profile[POSITION_SHAPE])
+
+
+def ask_scales(problem: Problem, value: bool) -> None:
+    """Q, K and V are what is stored, times a scale, of those that the target takes scales of."""
+    case = problem.case
+    shape = problem.profile[SCALE_SHAPE]
+    passed: dict[str, Any] = {}
+    for name in problem.profile.scaled:
+        array = problem.arrays[name]
+        slots, before = problem.profile.pages_of(case)
+        if shape == OF_PAGES and name != "Q" and before >= 0:
+            pages = problem.all_pages
+            scale = scale_pages(array, pages, slots, before + pages.size + FREE, name)
+        else:
+            own = ONE if shape == OF_PAGES else shape
+            dtype = problem.profile.type_of(name, case.dtype)
+            scale = choose_scale(array, name, dtype, own, by_step=problem.scales_are_steps)
+        problem.scales[name] = scale
+        passed[name] = scale.passed if scale.passed.ndim else float(scale.passed)
+    problem.passed["scales"] = passed
+
+
+def scales_of_one(problem: Problem) -> dict[str, Any]:
+    """Scales that change nothing, in the shape that is taken."""
+    scaled = replace(problem, scales={}, passed={})
+    ask_scales(scaled, value=True)
+    ones = {name: np.ones_like(scale) for name, scale in scaled.passed["scales"].items()}
+    return {name: array if array.ndim else 1.0 for name, array in ones.items()}
 
 
 def zero_bias(problem: Problem) -> Array:
@@ -318,6 +387,21 @@ LIBRARY_OPTIONS = (
         neutral=lambda problem: np.full(problem.case.heads, -np.inf),
     ),
     KernelOption(
+        "positions",
+        ("positions", "position_ids", "pos_ids", "input_pos", "token_positions", "q_positions"),
+        ask=ask_positions,
+        values=lambda _: PATTERNS,
+        neutral=usual_positions,
+    ),
+    KernelOption(
+        "scales",
+        # Each of Q, K and V has its own; see `STORED_SCALES`.
+        (),
+        ask=ask_scales,
+        values=lambda _: (True,),
+        neutral=scales_of_one,
+    ),
+    KernelOption(
         "out",
         ("out", "output", "o"),
         ask=ask_out,
@@ -365,7 +449,8 @@ def make_problem(case: Case, profile: TargetProfile, outputs: Sequence[str] = FO
     for name, value in case.options:
         OPTIONS[name].ask(problem, value)
 
-    # Both are made of K and V as the options above left them.
+    # What follows is made of K and V as the options above left them.
+    store_inputs(problem)
     gather = problem.gather
     if gather:
         problem.passed.setdefault("key_lengths", np.array(gather.lengths))
@@ -375,6 +460,19 @@ def make_problem(case: Case, profile: TargetProfile, outputs: Sequence[str] = FO
     if problem.backward:
         problem.draw_cotangent()
     return problem
+
+
+def store_inputs(problem: Problem) -> None:
+    """Round Q, K and V to the types in which they are stored, with scales where these are small."""
+    profile = problem.profile
+    own = {name: profile.type_of(name, problem.case.dtype) for name in INPUTS}
+    needs_scales = any(map(is_small, own.values())) and bool(profile.scaled)
+    if needs_scales and not problem.scales:
+        ask_scales(problem, value=True)
+
+    for name, dtype in own.items():
+        if name in problem.scales or dtype != problem.case.dtype or is_small(dtype):
+            problem.arrays[name] = problem.as_stored(name, problem.arrays[name])
 
 
 def always_on(case: Case, profile: TargetProfile) -> Settings:
@@ -395,4 +493,5 @@ def split_off_cache(problem: Problem) -> None:
         whole = arrays[symbol]
         arrays[cached] = whole[..., :past, :]
         arrays[symbol] = whole[..., past:, :]
-    problem.passed["cache"] = (arrays[PAST_KEY], arrays[PAST_VALUE])
+    parts = {"K": arrays[PAST_KEY], "V": arrays[PAST_VALUE]}
+    problem.passed["cache"] = tuple(problem.numbers_of(name, part) for name, part in parts.items())

@@ -26,6 +26,7 @@ from attnctl.verbs.conform.features import BASE
 from attnctl.verbs.conform.judge import expect, judge_answer
 from attnctl.verbs.conform.layout import is_readable, packings, read_output
 from attnctl.verbs.conform.options import OPTIONS, draw_mask, give_mask
+from attnctl.verbs.conform.places import BY_PLACES, GO_BY_POSITIONS, PACKED, goes_by_positions
 from attnctl.verbs.conform.problem import SMALL_OF_SCORE, Problem
 from attnctl.verbs.conform.profile import (
     AHEAD,
@@ -45,15 +46,18 @@ from attnctl.verbs.conform.profile import (
     MASKS,
     OUTPUT_TYPE,
     PAGE_AXES,
+    POSITION_SHAPE,
+    RULES_BY,
+    SCALE_SHAPE,
     SLIDING,
     SUMS,
     TABLE_END,
-    TYPES,
     USUAL,
     TargetProfile,
     is_merged,
     split_axes,
 )
+from attnctl.verbs.conform.stored import EIGHT_BITS, OF_PAGES, TYPES, is_small, precision_in
 from attnctl.verbs.conform.suite import Suite
 
 HEAD_SIZES = (16, 32, 64, 128, 256)
@@ -66,7 +70,7 @@ SEVERAL = [*(axes for axes in AXES if "h" in split_axes(axes) and "b" in axes), 
 HEADS = (1, 2, 4, 8, 12, 16)
 """Numbers of heads that may be fixed in a function that is not passed it."""
 
-TRIED = ("float32", "float16", "bfloat16", "float64")
+TRIED = ("float32", "float16", "bfloat16", "float64", *EIGHT_BITS)
 MOST_TYPES = 2
 """Types in which everything is tried, of those that are asked for."""
 
@@ -99,7 +103,31 @@ class MaskTrial(NamedTuple):
 
 
 def fit_suite(suite: Suite) -> FoundConventions:
-    """Find the layout and the sizes that the target takes; it is called by them from then on."""
+    """Find the layout, sizes and scales that the target takes; it is called by them from then on."""
+    before = suite.profile
+    fit_arrays(suite)
+    fit_scales(suite)
+    return describe_fit(suite, before)
+
+
+def fit_scales(suite: Suite) -> None:
+    """Find out the shape of scales; the usual one is kept where none is right."""
+    if not suite.profile.scaled or SCALE_SHAPE in suite.declared.conventions:
+        return
+    profile = suite.profile
+    dtype = next(dtype for dtype in TRIED if dtype in suite.request.dtypes)
+    case = replace(BASE, dtype=dtype).having(scales=True)
+    for shape in (profile[SCALE_SHAPE], *CONVENTIONS[SCALE_SHAPE]):
+        if shape == OF_PAGES and "pages" not in suite.signature.claimed:
+            continue
+        of_shape = case.having(pages=(4, 1)) if shape == OF_PAGES else case
+        if try_conventions(suite, of_shape, {SCALE_SHAPE: shape}):
+            suite.profile = profile.lay_over({"conventions": {SCALE_SHAPE: shape}})
+            return
+
+
+def fit_arrays(suite: Suite) -> None:
+    """Find the layout and the sizes."""
     before = suite.profile
     dtypes = [dtype for dtype in TRIED if dtype in suite.request.dtypes]
     verdicts = []
@@ -107,7 +135,7 @@ def fit_suite(suite: Suite) -> FoundConventions:
         verdict = judge_plain(suite, dtype)
         verdicts.append(verdict)
         if verdict in {RIGHT, ENDED}:
-            return describe_fit(suite, before)
+            return
         if verdict == LAID:  # by a function of heads side by side, too, that takes others for members
             break
 
@@ -126,7 +154,6 @@ def fit_suite(suite: Suite) -> FoundConventions:
         if candidates:
             find_sizes(suite, dtype, is_right=bool(by_verdict[RIGHT]))
             break
-    return describe_fit(suite, before)
 
 
 def try_forms(suite: Suite, dtype: str, *, refused: bool) -> Iterator[FormTrial]:
@@ -246,8 +273,14 @@ def list_forms(suite: Suite, layout: str, *, several: bool) -> Iterator[dict[str
     if suite.profile.paged and PAGE_AXES not in suite.declared.conventions:
         page_axes = list(CONVENTIONS[PAGE_AXES])
 
-    for heads, packing, (kind, shape), pages in product(heads_tried, packings_tried, masks, page_axes):
-        conventions = {MASK_KIND: kind, MASK_SHAPE: shape, PAGE_AXES: pages}
+    scales = [suite.profile[SCALE_SHAPE]]
+    types = {*suite.request.dtypes, *suite.declared.stored.values()}
+    if suite.profile.scaled and any(map(is_small, types)) and SCALE_SHAPE not in suite.declared.conventions:
+        scales = list(CONVENTIONS[SCALE_SHAPE])
+
+    forms = product(heads_tried, packings_tried, masks, page_axes, scales)
+    for heads, packing, (kind, shape), pages, scale in forms:
+        conventions = {MASK_KIND: kind, MASK_SHAPE: shape, PAGE_AXES: pages, SCALE_SHAPE: scale}
         yield {"layout": layout, "packed": packing, "heads": heads, "conventions": conventions}
 
 
@@ -288,6 +321,7 @@ def describe_fit(suite: Suite, before: TargetProfile) -> FoundConventions:
             MASK_KIND: profile[MASK_KIND],
             MASK_SHAPE: profile[MASK_SHAPE],
             PAGE_AXES: profile[PAGE_AXES],
+            SCALE_SHAPE: profile[SCALE_SHAPE],
             "heads": str(profile.heads),
             "lengths": f"multiples of {profile.multiple_of}",
             "batch": str(profile.batch),
@@ -310,8 +344,8 @@ def find_conventions(suite: Suite, dtype: str) -> FoundConventions:
     conventions: FoundConventions = {}
     # Later probes call by what earlier ones found: sums and masks matter to all.
     for probe in (
-        probe_sums, probe_mask, probe_pages, probe_corner, probe_values, probe_float_mask,
-        probe_hidden_rows, probe_padding,
+        probe_sums, probe_mask, probe_pages, probe_corner, probe_values, probe_positions,
+        probe_float_mask, probe_hidden_rows, probe_padding,
     ):  # fmt: skip
         conventions |= dict(probe(suite, dtype))
         usable = {name: value for name, value in conventions.items() if value in CONVENTIONS[name]}
@@ -369,7 +403,7 @@ def describe_output_type(dtypes: Iterable[str], dtype: str, declared: str | None
 
 def probe_sums(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     """Find out whether sums are kept in a coarse type: always, or of arrays that lie in other ways."""
-    if TYPES[dtype].unit <= FLOAT32.unit:
+    if precision_in(dtype).unit <= FLOAT32.unit or dtype in EIGHT_BITS:
         return
     case = replace(BASE, dtype=dtype, queries=32, keys=32, d_k=32, d_v=32)
     if loses_in_sums(suite, case):
@@ -389,7 +423,7 @@ def loses_in_outputs(suite: Suite, case: Case) -> bool:
     if outputs is None:
         return False
     right, found = outputs
-    rest = 16 * TYPES[case.dtype].unit / case.keys
+    rest = 16 * precision_in(case.dtype).unit / case.keys
     # What is missing is at most what the sixteen numbers give.
     is_below = ((right - rest <= found) & (found <= right)).all()
     share_right = (found == right).mean()
@@ -565,6 +599,42 @@ def probe_values(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
             if try_conventions(suite, case, conventions):
                 yield from conventions.items()
                 break
+
+
+def probe_positions(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
+    """Find out the shape of positions, and whether rules go by them or by places.
+
+    Of a target that turns nothing by them rules do, or they would have no effect at all.
+    """
+    if "positions" not in suite.signature.claimed:
+        return
+    case = replace(BASE, dtype=dtype).having(positions=PACKED)
+    relative = [name for name in GO_BY_POSITIONS if name in suite.signature.claimed]
+    if relative:
+        case = case.having(**{relative[0]: OPTIONS[relative[0]].values(case)[0]})
+
+    usual, declared = suite.profile, suite.declared.conventions
+    shapes = [usual[POSITION_SHAPE]] if POSITION_SHAPE in declared else CONVENTIONS[POSITION_SHAPE]
+    ways = [usual[RULES_BY]]
+    has_rules = bool(relative) or any(map(goes_by_positions, usual.always.rules))
+    if RULES_BY not in declared and has_rules:
+        ways = list(CONVENTIONS[RULES_BY])
+        if usual.rotary is None:
+            ways.remove(BY_PLACES)
+
+    answered: FoundConventions = {}
+    for shape, rules_by in product(shapes, ways):
+        way = {POSITION_SHAPE: shape, RULES_BY: rules_by}
+        right = try_conventions(suite, case, way)
+        if right is None:
+            continue
+        answered = answered or way
+        if right:
+            answered = way
+            break
+    for name, value in answered.items():
+        if name in declared or value != usual[name]:
+            yield name, value
 
 
 def probe_float_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:

@@ -15,11 +15,20 @@ from attnctl.evidence.precision import round_in
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.inputs.plan import Plan, variant
 from attnctl.math import Array, Shape
-from attnctl.math.names import BIAS, MASK, PAGES, WEIGHTS, K, Q, V
+from attnctl.math.names import BIAS, MASK, PAGES, STORED_SCALES, WEIGHTS, Q
 from attnctl.math.ops.pages import Gather
+from attnctl.math.ops.vectors import GivenPlaces
 from attnctl.math.rules import PerBatch, Rule
 from attnctl.verbs.conform.case import ACTIVATIONS, CAPTURED, COTANGENT, FORWARD, Case
-from attnctl.verbs.conform.profile import NOTHING, SOME_PAGE, TABLE_END, TYPES, TargetProfile
+from attnctl.verbs.conform.places import BY_PLACES, RulesByPositions, as_given_places, lay_rules
+from attnctl.verbs.conform.profile import (
+    NOTHING,
+    RULES_BY,
+    SOME_PAGE,
+    TABLE_END,
+    TargetProfile,
+)
+from attnctl.verbs.conform.stored import StoredScale, precision_in, store, type_beside
 
 
 @dataclass
@@ -35,6 +44,10 @@ class Problem:
     passed: dict[str, Any] = field(default_factory=dict)
     """By option: its value, with arrays over (batch, head, query, key)."""
     offset: PerBatch = 0
+    positions: Array | None = None
+    """Those of the new tokens, (1 or 3, batch, token), where they are given."""
+    scales: dict[str, StoredScale] = field(default_factory=dict)
+    """Those of Q, K and V, where they are stored with scales; arrays are what they stand for."""
     outputs: tuple[str, ...] = FORWARD
     """The steps that a call is asked for."""
 
@@ -47,19 +60,74 @@ class Problem:
         """The computation that is meant, in float64."""
         given = self.given
         meant = replace(self.meant, backward=self.backward)
+        if self.rules_by_positions is not None:
+            meant = replace(meant, rules=self.rules_by_positions.rules)
+        places: GivenPlaces = ()
+        if self.positions is not None and self.profile.rotary is not None:
+            places = as_given_places(self.positions)
+
         named = {name: (array, "given") for name, array in given.items()}
-        kind = variant(meant, self.case.sizes, named, self.offset, pages=self.gather)
+        kind = variant(meant, self.case.sizes, named, self.offset, pages=self.gather, places=places)
         return Plan(kind, given, {}, "float64")
 
     @property
     def given(self) -> dict[str, Array]:
-        """The arrays that the plan begins with: K and V in pages, where they come in these."""
-        if self.gather is None:
-            return self.arrays
-        given = {name: array for name, array in self.arrays.items() if name not in {K, V}}
-        for name, pages in zip("KV", PAGES, strict=True):
-            given[pages] = self.in_pages(self.arrays[name])
+        """The arrays that the plan begins with: K and V in pages, and rules that go by positions."""
+        given = dict(self.arrays)
+        laid = self.rules_by_positions
+        if laid is not None and laid.allowed is not None:
+            given[MASK] = np.broadcast_to(given.get(MASK, True) & laid.allowed, self.scores)
+        if laid is not None and laid.bias is not None:
+            given[BIAS] = given.get(BIAS, 0.0) + laid.bias
+
+        if self.scales_are_steps:
+            given |= self.stored_numbers
+        if self.gather is not None:
+            for name, pages in zip("KV", PAGES, strict=True):
+                given[pages] = self.in_pages(given.pop(name))
         return given
+
+    @property
+    def scales_are_steps(self) -> bool:
+        """K and V are multiplied by their scales in steps of their own, whole, as they come."""
+        return self.gather is None and not self.case.past and self.profile.rotary is None
+
+    @property
+    def stored_numbers(self) -> dict[str, Array]:
+        """K and V as they are stored, and the scales of heads by which they are multiplied."""
+        stored = {}
+        for name, scale_name in zip("KV", STORED_SCALES, strict=True):
+            scale = self.scales.get(name)
+            if scale is not None and scale.of_heads is not None:
+                stored[name] = self.numbers_of(name)
+                stored[scale_name] = scale.of_heads
+        return stored
+
+    def numbers_of(self, name: str, array: Array | None = None) -> Array:
+        """The numbers that are passed of Q, K or V, or of their first rows: without their scale."""
+        scale = self.scales.get(name)
+        own = self.arrays[name] if array is None else array
+        if scale is None:
+            return own
+        factor = scale.factor
+        if factor.shape[2] > 1:
+            rows = own.shape[2]
+            factor = factor[:, :, -rows:] if array is None else factor[:, :, :rows]
+        return np.asarray(own / factor)
+
+    def as_stored(self, name: str, array: Array) -> Array:
+        """Q, K or V rounded to the type in which it is stored, with its scale."""
+        scale = self.scales.get(name)
+        factor = 1.0 if scale is None else scale.factor
+        return np.asarray(store(self.profile.type_of(name, self.case.dtype), array / factor) * factor)
+
+    @property
+    def rules_by_positions(self) -> RulesByPositions | None:
+        """The rules as arrays; None where they go by the places of queries and keys."""
+        how = self.profile[RULES_BY]
+        if self.positions is None or how == BY_PLACES:
+            return None
+        return lay_rules(self.meant.rules, self.positions[0], self.case, how)
 
     @property
     def gather(self) -> Gather | None:
@@ -132,8 +200,8 @@ class Problem:
         return self.in_type(self.case.call.arrays[name][tuple(map(slice, shape))])
 
     def in_type(self, array: Array) -> Array:
-        """Rounded to the type, in float64."""
-        return round_in(self.case.dtype, array).astype(np.float64)
+        """Rounded to the type, in float64; to that of arrays beside Q, K and V where theirs is small."""
+        return round_in(type_beside(self.case.dtype), array).astype(np.float64)
 
     def add_rule(self, rule: Rule) -> None:
         """Add a rule; it replaces its like."""
@@ -151,6 +219,7 @@ class Problem:
         """Whether its last queries alone are judged: to compute all of them takes long."""
         many = prod(self.scores) > MOST_SCORES
         moves = self.case.call is not None or self.profile.always.positions != NONE
+        moves = moves or self.positions is not None
         return many and not (moves or self.backward or "documents" in self.passed)
 
     def last_queries(self, count: int) -> Problem:
@@ -384,7 +453,7 @@ def draw_sums(problem: Problem) -> dict[str, Array]:
     """
     case = problem.case
     after = (np.arange(case.keys)[:, None] - np.arange(case.d_v)) % case.keys
-    column = np.select([after == 0, after <= 16], [1.0, TYPES[case.dtype].unit], 0.0)
+    column = np.select([after == 0, after <= 16], [1.0, precision_in(case.dtype).unit], 0.0)
     return draw_with(problem, Q=np.zeros(1), V=column)
 
 
@@ -399,7 +468,7 @@ def draw_sums_of_scores(problem: Problem) -> dict[str, Array]:
     """
     case = problem.case
     after = (np.arange(case.d_k) - np.arange(case.keys)[:, None]) % case.d_k
-    large = SMALL_OF_SCORE / TYPES[case.dtype].unit
+    large = SMALL_OF_SCORE / precision_in(case.dtype).unit
     row = np.select([after == 0, after <= 16], [large, SMALL_OF_SCORE], 0.0)
     return draw_identity(problem, Q=np.ones(1), K=row)
 

@@ -12,12 +12,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from attnctl.base.dataclass import dataclass
-from attnctl.evidence.precision import BFLOAT16, DTYPES, Precision
 from attnctl.inputs.config.settings import LENGTHS as FROM_LENGTHS
 from attnctl.inputs.config.settings import Settings
 from attnctl.math.derivation import Rotary
 from attnctl.math.rules import PerBatch
 from attnctl.verbs.conform.case import Case
+from attnctl.verbs.conform.places import BY_PLACES, BY_POSITIONS, BY_QUERIES, OF_ALL, OF_IMAGES, OF_MEMBERS
+from attnctl.verbs.conform.stored import SCALE_SHAPES, TYPES
 
 USUAL = "bhnd"
 BESIDE_PAGES = "bnhd"
@@ -48,12 +49,6 @@ MASK_KINDS = ("boolean", "1 and 0", "added")
 NOTHING = Settings()
 """No attention is always on."""
 
-TYPES: dict[str, Precision] = {
-    **{name: DTYPES[name] for name in ("float64", "float32", "float16")},
-    BFLOAT16.name: BFLOAT16,
-}
-"""The types that a target is called with, the finest first."""
-
 CORNER = "causal corner"
 LENGTHS_CORNER = "causal with key lengths"
 HIDDEN_GRADIENTS = "gradients of rows that see nothing"
@@ -65,6 +60,8 @@ MASK_SHAPE = "mask shape"
 TRUE = "true in a mask"
 MASKED = "always causal, given a mask"
 PAGE_AXES, TABLE_END = "pages", "page table beyond a length"
+POSITION_SHAPE, RULES_BY = "positions", "rules go by"
+SCALE_SHAPE = "scales"
 SLOTS_THEN_HEADS, HEADS_THEN_SLOTS = "(page, slot, head, d)", "(page, head, slot, d)"
 SOME_PAGE = "some page"
 
@@ -93,12 +90,16 @@ CONVENTIONS: dict[str, tuple[str, ...]] = {
         "no page",
         SOME_PAGE,
     ),  # behind the last page of a sequence: −1, or any number
+    POSITION_SHAPE: (OF_MEMBERS, OF_ALL, OF_IMAGES),
+    RULES_BY: (BY_PLACES, BY_POSITIONS, BY_QUERIES),
+    SCALE_SHAPE: SCALE_SHAPES,
 }
 """Every convention with the values that may be declared, the usual one first."""
 
 SAVED = {
     "corner": CORNER, "window": SLIDING, "ahead": AHEAD, "lengths": LENGTHS_CORNER, "mask": MASK_SHAPE,
     "mask_kind": MASK_KIND, "true": TRUE, "masked": MASKED, "pages": PAGE_AXES, "table": TABLE_END,
+    "positions": POSITION_SHAPE, "rules_by": RULES_BY, "scales": SCALE_SHAPE,
 }  # fmt: skip
 """The keys of conventions in the dump of a failing case."""
 
@@ -135,6 +136,10 @@ class TargetProfile:
 
     handed: Mapping[str, str] = field(default_factory=dict)
     """The type of its arrays, by the type that it computes in, where that is another: autocast."""
+    stored: Mapping[str, str] = field(default_factory=dict)
+    """The type of K, V and a cache, by the type of Q, where that is another."""
+    scaled: tuple[str, ...] = ()
+    """Which of Q, K and V come with scales."""
     head_sizes: tuple[int, ...] = ()
     """The only head sizes that it takes; none where it takes any."""
     multiple_of: int = 1
@@ -195,6 +200,10 @@ class TargetProfile:
     def rotary(self) -> Rotary | None:
         """Rotary positions, which turn pairs of columns, the first `dims` of them."""
         return self.always.positions if isinstance(self.always.positions, Rotary) else None
+
+    def type_of(self, name: str, dtype: str) -> str:
+        """The type of Q, K or V."""
+        return dtype if name == "Q" else self.stored.get(dtype, dtype)
 
     @property
     def lacking(self) -> dict[str, str]:
@@ -263,6 +272,10 @@ class TargetProfile:
 
         past = self.round_up(case.past)
         new_keys = self.round_up(case.keys - case.past)
+        may_differ = self[RULES_BY] == BY_QUERIES and self.rotary is None
+        if "positions" in case.option_values and not may_differ:
+            # Positions are those of queries and keys alike.
+            case = replace(case, queries=case.keys - case.past)
         is_square = case.queries == case.keys - case.past
         queries = new_keys if is_square else self.round_up(case.queries)
         slots, _ = self.pages_of(case)

@@ -27,7 +27,8 @@ from attnctl.verbs.conform.case import FORWARD
 from attnctl.verbs.conform.judge import Judgement, judge_failure
 from attnctl.verbs.conform.layout import read_output
 from attnctl.verbs.conform.problem import Problem
-from attnctl.verbs.conform.profile import NOTHING, TYPES
+from attnctl.verbs.conform.profile import NOTHING
+from attnctl.verbs.conform.stored import precision_in
 
 FAR = 2.0**20
 FAR_IN_FLOAT16 = 2.0**12
@@ -130,7 +131,7 @@ def compare_answers(
     off[np.isnan(off)] = np.inf
     ratios = off / rounding_of(problem, second)
 
-    unit_of_row = TYPES[problem.case.dtype].unit * np.abs(expected).max(axis=-1, keepdims=True)
+    unit_of_row = precision_in(problem.case.dtype).unit * np.abs(expected).max(axis=-1, keepdims=True)
     steps = off / unit_of_row
 
     cell = tuple(map(int, np.unravel_index(int(ratios.argmax()), ratios.shape)))
@@ -158,7 +159,7 @@ def rounding_of(problem: Problem, second: Second) -> Array:
         scores = np.linalg.norm(problem.arrays["Q"], axis=-1) * longest_key[..., None] * scale
 
     largest_value = np.abs(problem.arrays["V"]).max() if second.right is None else second.right
-    roundings = UNITS * TYPES[case.dtype].unit * largest_value
+    roundings = UNITS * precision_in(case.dtype).unit * largest_value
     allowed = np.asarray(roundings * (case.keys**0.5 + scores))
     return np.broadcast_to(allowed, problem.scores[:3])[..., None]
 
@@ -177,7 +178,7 @@ def move(problem: Problem, far: float, scores: float, **where: Array) -> Problem
     for name, moved in where.items():
         drawn = problem.draw(f"moved {name}", *arrays[name].shape)
         other = np.abs(drawn) * far if name == "V" else drawn * scores  # values that do not cancel
-        arrays[name] = problem.in_type(np.where(moved, other, arrays[name]))
+        arrays[name] = problem.as_stored(name, np.where(moved, other, arrays[name]))
     return replace(problem, arrays=arrays)
 
 
@@ -246,6 +247,8 @@ def scale_values(problem: Problem, _far: float, _scores: float) -> Iterator[Seco
 
 
 def take_ones(problem: Problem, _far: float, _scores: float) -> Iterator[Second]:
+    if problem.scales:
+        return  # one is not a number of few bits times its scale
     ones = np.ones_like(problem.arrays["V"])
     yield Second(with_arrays(problem, V=ones), EVERY, right=1.0, scored=False)
 

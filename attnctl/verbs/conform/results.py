@@ -22,8 +22,9 @@ from attnctl.verbs.conform.features import BASE, CONVENTIONS, SIZES, make_case
 from attnctl.verbs.conform.judge import compare_output
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.problem import Problem
-from attnctl.verbs.conform.profile import SAVED, TYPES
+from attnctl.verbs.conform.profile import SAVED
 from attnctl.verbs.conform.report import UNASKED, Failure, FeatureResult
+from attnctl.verbs.conform.stored import STORED_IN, TYPES
 from attnctl.verbs.conform.suite import CaseResult, Suite
 
 UNASKED_WORDS = (
@@ -147,6 +148,7 @@ def describe_case(problem: Problem, feature: str, failure: Failure) -> dict[str,
         "always": list_unusual(profile.always),
         "defaults": profile.defaults,
         "handed": profile.handed,
+        "stored": profile.stored,
         "said": {"mistake": failure.mistake, "explanation": failure.sentence},
     }
 
@@ -187,6 +189,10 @@ def read_saved(path: str) -> Saved:
     if not isinstance(handed, dict) or not {*handed, *map(str, handed.values())} <= TYPES.keys():
         raise AttnError(f"{path}: conform.handed: expected types, like bfloat16: float32")
 
+    stored = header.get("stored") or {}
+    if not isinstance(stored, dict) or not {*stored, *map(str, stored.values())} <= {*STORED_IN}:
+        raise AttnError(f"{path}: conform.stored: expected types, like bfloat16: float8_e4m3")
+
     case = Case.of(header.get("case"))
     if case.fill in {CAPTURED, ACTIVATIONS}:  # its numbers are in the dump
         case = replace(case, fill=CAPTURED, call=make_case(dump, str(header.get("call"))).call)
@@ -197,6 +203,7 @@ def read_saved(path: str) -> Saved:
         "defaults": {name: to_tuples(value) for name, value in defaults.items()},
         "always": always,
         "handed": handed,
+        "stored": stored,
     }
     return Saved(case, str(header.get("feature", "")), called, dump)
 

@@ -14,6 +14,7 @@ from attnctl.base.errors import AttnError
 from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen.text import shell_line
 from attnctl.drawing.show.headline import kind_words, positions
+from attnctl.inputs.config.settings import NONE
 from attnctl.verbs.conform import features, uses
 from attnctl.verbs.conform.blocks import BlockSize, say_sizes
 from attnctl.verbs.conform.call import CALLS, ENDINGS, MISSED, NOT_CALLED, RATE, SENT, Answer, chance_missed
@@ -32,6 +33,7 @@ from attnctl.verbs.conform.held import NOTHING, Cause, Diagnosed, choose, spare,
 from attnctl.verbs.conform.judge import describe_extras, find_declared, judge_answer
 from attnctl.verbs.conform.kinds import NOT_SOFTMAX
 from attnctl.verbs.conform.options import OPTIONS
+from attnctl.verbs.conform.places import GO_BY_POSITIONS, goes_by_positions
 from attnctl.verbs.conform.probes import describe_output_type, find_conventions, fit_suite, join_types
 from attnctl.verbs.conform.profile import (
     CORNER,
@@ -42,12 +44,12 @@ from attnctl.verbs.conform.profile import (
     MASK_SHAPE,
     OTHER_D_V,
     OUTPUT_TYPE,
-    TYPES,
     Request,
 )
 from attnctl.verbs.conform.relations import RELATIONS, Relation, hold_relation
 from attnctl.verbs.conform.report import FAILED, IGNORED, MOST_SAID, Conformance, Failure, FeatureResult
 from attnctl.verbs.conform.results import Saved, judge_conventions, recall_cause, save_case, shrink
+from attnctl.verbs.conform.stored import INT8, TYPES
 from attnctl.verbs.conform.suite import ABSENT, CaseResult, Suite
 
 Progress = Callable[[int, int], None]
@@ -59,6 +61,8 @@ SINGLE = (
     "its numbers are right to the digits of float32 only: it keeps some in float32, whatever it is given"
 )
 """The reason why float64 is skipped where plain attention is right in float32."""
+
+NO_POSITIONS = "nothing of it is known to go by them; say --positions rope if it turns Q and K"
 
 NO_DECODE = "it takes no cache, and causal does not end at the last key"
 
@@ -72,11 +76,25 @@ OTHER_ARRAYS = {
 
 OF_OUTPUTS = "it gives gradients, and this is of outputs"
 
+OF_WHOLE_NUMBERS = "what it stores is whole numbers, which another scale would round"
+
 MAY_LACK = {LENGTHS: "unequal numbers of queries and keys", OTHER_D_V: "values of another width"}
 """Features that kernels need not have, and often answer wrongly rather than refuse."""
 
 BOUNDED = {features.MANY_KEYS, features.BLOCK_BOUNDARIES}
 """Features whose calls are left out where the target is too slow for them, as others went."""
+
+OF_SIZES = {
+    features.HEAD_SIZES, LENGTHS, OTHER_D_V, features.LAYOUTS, features.MANY_KEYS, features.PAIRS,
+    features.BLOCK_BOUNDARIES, features.RANDOM, features.LARGE, features.LARGE_VALUES, features.DECODE,
+    *(name for name in OPTIONS if name not in {"causal", "mask"}),
+}  # fmt: skip
+"""Features with many sizes, whose cases a quick run of jax spreads over the types."""
+
+SPREAD_NOTE = (
+    "jax compiles for every size: of features with many sizes each type has its part of the cases; "
+    "without --quick it has all."
+)
 
 QUICK_CALL = 4.0
 LONGEST_CALL = 10.0
@@ -285,6 +303,8 @@ class Run:
         if not decode:
             self.skips[features.DECODE] = NO_DECODE
         self.skips |= self.suite.profile_in(dtype).lacking
+        if INT8 in self.suite.declared.stored.values():
+            self.skips |= dict.fromkeys(RELATIONS, OF_WHOLE_NUMBERS)
         if self.suite.signature.handed:
             self.skips |= dict.fromkeys(RELATIONS, OF_OUTPUTS)
         self.skips |= self.suite.target.cannot
@@ -348,7 +368,15 @@ class Run:
             skips[name] = suite.target.unclaimed
             if name in suite.signature.claimed:
                 skips[name] = "a mask of numbers is read as truth values: it takes boolean masks"
+        if "positions" in claimed and not self.goes_by_positions(claimed):
+            skips["positions"] = NO_POSITIONS
         return skips | dict.fromkeys(suite.declared.without, "its claims say that it does not have it")
+
+    def goes_by_positions(self, claimed: Sequence[str]) -> bool:
+        """Whether anything that is known of the target may go by positions."""
+        always = self.suite.profile.always
+        has_options = not {*GO_BY_POSITIONS}.isdisjoint(claimed)
+        return has_options or always.positions != NONE or any(map(goes_by_positions, always.rules))
 
     def list_captured(
         self, claimed: Sequence[str], dtype: str, *, groups: bool
@@ -436,7 +464,7 @@ class Run:
         if name in self.skips:
             return FeatureResult(name, dtype, skipped=self.skips[name])
 
-        in_type = [replace(case, dtype=dtype) for case in cases]
+        in_type = [replace(case, dtype=dtype) for case in self.spread_over_types(name, cases, dtype)]
         fitted = list(dict.fromkeys(map(self.suite.fit, in_type)))
         run = FeatureResult(name, dtype, of=len(fitted), skipped=self.refused.get(dtype, ""))
 
@@ -453,6 +481,17 @@ class Run:
         if name in RELATIONS:
             return self.run_relation(RELATIONS[name], fitted)
         return self.run_cases(run, fitted)
+
+    def spread_over_types(self, name: str, cases: Sequence[Case], dtype: str) -> Sequence[Case]:
+        """The part of the cases that is this type's, of a library that compiles for every size.
+
+        In a quick run alone, of features that are about sizes: what is wrong of one is so in any type.
+        """
+        compiles = self.request.framework == "jax"
+        if not compiles or not self.request.quick or name not in OF_SIZES or dtype in self.refused:
+            return cases
+        taken = [other for other in self.request.dtypes if other not in self.refused]
+        return cases[taken.index(dtype) :: len(taken)] or cases[:1]
 
     def run_cases(self, run: FeatureResult, cases: Sequence[Case]) -> FeatureResult:
         """Run the cases one after the other, until the target is not to be called with more."""
@@ -702,8 +741,9 @@ class Run:
         right = list(self.list_beside(run))
         best = choose(self.causes, wrong, right)
 
-        # Without its cache a case has other keys, and a buffer for the output changes no numbers.
-        if name in OPTIONS and name not in {"cache", "out"}:
+        # Without its cache a case has other keys, a buffer for the output changes no numbers, and what is
+        # stored in few bits has its scales in every case.
+        if name in OPTIONS and name not in {"cache", "out", "scales"}:
             ignored = choose([ignored_cause(self.suite, name)], wrong, right)
             if ignored.explains_all:
                 best = ignored
@@ -758,6 +798,10 @@ class Run:
         if always_on:
             notes.append(f"Always on: {', '.join(always_on)}.")
 
+        for own, stored in self.suite.declared.stored.items():
+            notes.append(f"K, V and caches are stored in {stored}, beside Q in {own}.")
+        if self.request.quick and self.request.framework == "jax" and len(self.request.dtypes) > 1:
+            notes.append(SPREAD_NOTE)
         notes += describe_calls(self.runs)
         ran = {run.feature for run in self.runs if run.cases}
         if self.read_blocks and features.BLOCK_BOUNDARIES in ran:

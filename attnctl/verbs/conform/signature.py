@@ -24,14 +24,17 @@ from attnctl.math.names import (
     PAGES,
     PAST_KEY,
     PAST_VALUE,
+    STORED_SCALES,
     gradient_of,
 )
 from attnctl.math.ops.pages import Gather
 from attnctl.math.rules import Causal, Documents
 from attnctl.verbs.conform.case import INPUTS, Case
-from attnctl.verbs.conform.options import OPTIONS
+from attnctl.verbs.conform.options import OPTIONS, usual_positions
+from attnctl.verbs.conform.places import KEY_POSITIONS
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import BESIDE_PAGES, MERGED, PACKED_ROWS, USUAL, Request, TargetProfile
+from attnctl.verbs.conform.stored import SCALE_OF
 
 PACKED = "QKV"
 """The name of Q, K and V in one array."""
@@ -45,6 +48,9 @@ BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 PARTS = (PAST_KEY, PAST_VALUE)
 """The two keywords of a cache."""
+
+OF_PARTS = {**dict.fromkeys(PARTS, "cache"), **dict.fromkeys(SCALE_OF.values(), "scales")}
+"""The options that have several keywords, by what these pass."""
 
 
 def ends_of(case: Case, *, queries: bool) -> Array:
@@ -143,11 +149,14 @@ OF_PAGES = {
 
 
 THEIRS: dict[str, tuple[str, ...]] = {
+    SCALE_OF["Q"]: ("q_scale", "q_descale", "query_scale"),
+    **{ours: passed_names(ours) for ours in STORED_SCALES},
+    KEY_POSITIONS: ("key_positions", "k_positions", "kv_positions"),
     **{ours: passed_names(ours) for ours in (*INPUTS, *HANDED, *PARTS)},
     PACKED: ("qkv",),
     **{ours: size.theirs for ours, size in SIZES.items()},
     **{ours: of_pages.theirs for ours, of_pages in OF_PAGES.items()},
-    **{name: option.theirs for name, option in OPTIONS.items() if name != "cache"},
+    **{name: option.theirs for name, option in OPTIONS.items() if name not in OF_PARTS.values()},
 }
 """What other programs call what they are passed, by our name; arrays in lower case."""
 
@@ -223,6 +232,9 @@ class CallSignature:
             if name == "cache":
                 for part, array in zip(PARTS, value or (None, None), strict=True):
                     out[self.keywords[part]] = array
+            elif name == "scales":
+                for symbol, scale in value.items():
+                    out[self.keywords[SCALE_OF[symbol]]] = scale
             elif keyword in self.sizes.values():
                 continue  # the case says it
             elif name in problem.profile.passes:
@@ -257,7 +269,11 @@ class CallSignature:
         # Two options may have one keyword, of which the case's is passed.
         taken = {self.keywords[name] for name in passed}
         for name in self.required:
-            if self.keywords[name] not in taken:
+            if self.keywords[name] in taken:
+                continue
+            if name == KEY_POSITIONS:
+                passed[name] = usual_positions(problem, of_keys=True)
+            else:
                 passed[name] = OPTIONS[name].neutral(problem)
         return passed
 
@@ -305,11 +321,11 @@ def read_signature(parameters: Sequence[Parameter] | None, request: Request) -> 
         )
 
     # Reversed, so that of several options of one keyword the first is meant.
-    option_of = {theirs: ours for ours, theirs in reversed(keywords.items())}
+    option_of = {theirs: OF_PARTS.get(ours, ours) for ours, theirs in reversed(keywords.items())}
     return CallSignature(
         inputs=inputs,
         keywords=keywords,
-        required=tuple(option_of[name] for name in required if name in option_of),
+        required=tuple(dict.fromkeys(option_of[name] for name in required if name in option_of)),
         is_packed=bool(packed),
         sizes=sizes,
         off=off,
@@ -334,6 +350,8 @@ def find_defaults(parameters: Sequence[Parameter], option_of: Mapping[str, str])
 
 def is_on(option: str, default: Any) -> bool:
     """A default is a value that the option has an effect with, and none that stands for another."""
+    if option == "scales":
+        return False  # numbers are stored by scales, or not at all
     if option == "window":
         ends = default if type(default) is tuple else ()
         return len(ends) == 2 and all(type(end) is int and end >= 0 for end in ends)
@@ -434,7 +452,11 @@ def usual_inputs(names: Sequence[str], renames: Mapping[str, str]) -> dict[str, 
 
 def find_keywords(names: list[str], profile: TargetProfile, renames: Mapping[str, str]) -> dict[str, str]:
     """Find the keyword of each option."""
-    wanted = {ours: THEIRS[ours] for ours in (*OPTIONS, *PARTS) if ours != "cache"}
+    wanted = {
+        ours: THEIRS[ours]
+        for ours in (*OPTIONS, *PARTS, *SCALE_OF.values(), KEY_POSITIONS)
+        if ours not in OF_PARTS.values()
+    }
     wanted |= {ours: (theirs,) for ours, theirs in profile.keywords.items()}
     keywords = find_names(wanted, [name for name in names if name not in renames], renames)
 
@@ -442,6 +464,9 @@ def find_keywords(names: list[str], profile: TargetProfile, renames: Mapping[str
     if len(parts) == len(PARTS):  # one alone is none
         keywords |= zip(PARTS, parts, strict=True)
         keywords["cache"] = parts[0]
+    scales = {name: keywords.pop(name) for name in SCALE_OF.values() if name in keywords}
+    if scales.keys() >= {*STORED_SCALES}:
+        keywords |= {**scales, "scales": scales[STORED_SCALES[0]]}
     if "mask" in keywords and not profile.bool_mask_only:
         keywords["float_mask"] = keywords["mask"]
     return keywords

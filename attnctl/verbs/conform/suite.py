@@ -22,6 +22,7 @@ from attnctl.verbs.conform.options import make_problem
 from attnctl.verbs.conform.problem import Problem
 from attnctl.verbs.conform.profile import HIDDEN_GRADIENTS, Request, TargetProfile
 from attnctl.verbs.conform.signature import CallSignature, read_signature, refuse_unused
+from attnctl.verbs.conform.stored import SCALE_OF
 
 ABSENT = {"NotImplementedError"}
 """Exceptions by which a target says that it lacks an option whose keyword it takes."""
@@ -129,6 +130,7 @@ class Suite:
             layout=declared.layout or signature.usual_layout,
             defaults=signature.defaults if declared.defaults is None else declared.defaults,
             heads=always.heads,
+            scaled=tuple(name for name, scale in SCALE_OF.items() if scale in signature.keywords),
             paged="pages" in signature.required,
             tells_kv_heads=bool(always.kv_heads) or is_told_kv_heads,
         )

@@ -24,7 +24,8 @@ TREES = ((7, 12), (15, 33))
 
 MORE_PASTS = (1, 8, 15, 31, 32, 63, 65, 128, 255, 1023)
 
-BESIDE_DECODE = ("window", "sliding_window", "mask", "bias", "scale", "softcap", "alibi", "sinks")
+BESIDE_DECODE = ("window", "sliding_window", "mask", "bias", "scale", "softcap", "alibi", "sinks",
+                 "positions")  # fmt: skip
 """Options that a way of its own for one query may forget."""
 
 

@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from itertools import pairwise
 from textwrap import indent
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math.derivation import Rotary
@@ -206,6 +206,19 @@ HELPERS = {
 }
 
 
+class NamedMistake(Protocol):
+    """A mistake that the catalogue does not have."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def words(self) -> str: ...
+
+    @property
+    def why(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class Kernel:
     """Attention with these options, in which the lines of a mistake stand in place of the right ones.
@@ -222,7 +235,7 @@ class Kernel:
     backward: bool = False
     name: str = ""
     """That of the mistake, or of one of its kind that shows less (`-slight`); none of a right kernel."""
-    mistake: Mistake | None = None
+    mistake: Mistake | NamedMistake | None = None
 
     @property
     def said(self) -> dict[str, str]:

@@ -22,6 +22,7 @@ from attnctl.base.words import all_of, did_you_mean
 from attnctl.mistakes import CATALOGUE
 from attnctl.store.files import is_special, json_text, open_output, write_text
 from attnctl.verbs.mutants.kernel import OPTIONS, Kernel, default_of, kernel_options, make_mutants
+from attnctl.verbs.mutants.serving import make_serving
 from attnctl.verbs.mutants.survey import Inputs, KernelOutcome, Progress, ask, tell
 
 FOLDER = "attnctl-mutants"
@@ -152,6 +153,8 @@ class Score:
 def mutants_for(test: OwnTest) -> list[Kernel]:
     """The wrong kernels that ask for no more than the function takes."""
     made, _ = make_mutants(backward=test.backward)
+    if not test.backward:
+        made += make_serving()
     return [mutant for mutant in made if mutant.options <= test.options]
 
 
