@@ -59,7 +59,8 @@ class Name(NamedTuple):
     Only the layers of a trained `model` have some: without the model nobody says how they came about.
     A step of the backward pass names what it is the `gradient` by, or goes with. A weight says what
     it multiplies or is added to (`of` memory: of X where there is none); where it is `asked` for by a
-    setting of `attnctl.math.kind`, it is drawn only then; the help of a config says `more`.
+    setting of `attnctl.math.kind`, it is drawn only then; the help of a config says `more`. Of several
+    steps with one symbol, later forms of the same thing, one may be `shown` under a symbol of its own.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Name(NamedTuple):
     of: str = ""
     asked: str = ""
     more: str = ""
+    shown: str = ""
 
     @property
     def own(self) -> str:
@@ -283,7 +285,7 @@ ROWS = (
     vectors("K_shared", "K", "head", "key", "d_k"),
     vectors("V_shared", "V", "head", "key", "d_v"),
     scores("scores"),
-    scores(SCALED),
+    scores(SCALED)._replace(shown="S′"),
     scores(SOFTCAPPED),
     scores("alibi_scores"),
     weight(BIAS_TABLE, "head bucket"),
@@ -301,11 +303,11 @@ ROWS = (
     Name(CHUNK_SHARES, "w_c", ("chunk head query",)),
     vectors(HEAD_OUTPUTS, "Z", "head", "query", "d_v", result=True),
     *DELTA_RULE[3],
-    Name(CONCAT, "Z", ("query (head d_v)",), result=True),
+    Name(CONCAT, "Z", ("query (head d_v)",), result=True, shown=CONCAT),
     matrix("W_gate", X, "d_model (head d_v)", asked=GATE),
     bias("b_gate", GATE, "(head d_v)"),
     Name(GATE, "G", ("query (head d_v)", "head query d_v"), ("query head d_v",), leaf=True, input=True),
-    Name(GATED, "Z", ("query (head d_v)",)),
+    Name(GATED, "Z", ("query (head d_v)",), shown=GATED),
     matrix(W_O, CONCAT, "(head d_v) d_out", more="; none leaves the projection out"),
     bias(B_O, OUTPUT, "d_out"),
     Name(OUTPUT, "Y", ("query d_out",), result=True),
@@ -366,6 +368,7 @@ def gradients() -> Iterator[Name]:
             continue
         begins = row.name in {OUTPUT, HEAD_OUTPUTS, LOGSUMEXP}
         own = row._replace(name=gradient_of(row.name), symbol=f"d{row.symbol}", gradient=row.name)
+        own = own._replace(shown=f"d{row.shown}" if row.shown else "")
         own = own._replace(leaf=begins, input=begins, hidden=None, result=False)
         readers = (WEIGHTS, LOGSUMEXP) if row.of_scores else READERS.get(row.name, ())
         yield from (own._replace(name=gradient_via(row.name, reader)) for reader in readers)

@@ -75,7 +75,7 @@ def test_paper_has_a_box_in_each_blank_and_the_given_numbers(make, tmp_path):
     assert scores.count("____") == 32
     assert not re.search(r"\d\.\d", scores)
     assert re.search(r"## W_Q\n\n`given`", text)
-    assert "scaled_scores: `S = scores / √d_k`" in text
+    assert "scaled_scores: `S′ = scores / √d_k`" in text
     assert "\n`X = embeddings`\n" in text
     assert "head_outputs: `Z = A V`" in text
 
