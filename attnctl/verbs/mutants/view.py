@@ -66,7 +66,7 @@ def survey_lines(survey: Survey, screen: Screen) -> Iterator[Element]:
 
 
 def lines_with_code(listing: Listing) -> Iterator[Element]:
-    """A table whose last column is code: on a terminal too narrow for it the code stands below, unbroken."""
+    """A table whose last column is code: on a terminal too narrow for it it stands below, unbroken."""
     if listing.fits:
         yield from listing.lines()
         return
