@@ -19,6 +19,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import DataTable, Footer, HelpPanel, Input, OptionList, Static
+from textual.widgets._footer import FooterKey
 
 from attnctl.base.errors import AttnError
 from attnctl.drawing.screen import Line, Screen
@@ -42,6 +43,22 @@ class MatrixTable(DataTable[Text], can_focus=False):
         if "row" in place and "column" in place and not place.get("out_of_bounds"):
             event.stop()
             await self.app.run_action(f"cell({place['row']},{place['column']})")
+
+
+class KeyLine(Footer):
+    """As many keys as there is room for, none of them cut: the help has the rest."""
+
+    def compose(self) -> ComposeResult:
+        room = self.app.size.width
+        for key in super().compose():
+            if isinstance(key, FooterKey):
+                room -= cells(f"{key.key_display} {key.description} ")
+                if room < 0:
+                    return
+            yield key
+
+    def on_resize(self) -> None:
+        self.refresh(recompose=True)
 
 
 def bind(
@@ -124,7 +141,7 @@ class Explorer(App[int]):
         with Horizontal(id="ask"):
             yield Static(id="question")
             yield Input(compact=True)
-        yield Footer(compact=True)
+        yield KeyLine(compact=True)
 
     def on_mount(self) -> None:
         if sys.__stdin__ is not None and sys.__stdin__.isatty() and hasattr(select, "poll"):
@@ -166,7 +183,8 @@ class Explorer(App[int]):
         walk, screen = self.walk, self.marks
         self.query_one("#title", Static).update(self.text(view.title(walk, screen)))
         self.query_one("#heading", Static).update(self.text(*view.heading(walk, screen)))
-        arithmetic = view.arithmetic_lines(walk, screen, self.precision)
+        arithmetic = [*view.result_lines(walk, screen, self.precision)]
+        arithmetic += view.arithmetic_lines(walk, screen, self.precision)
         self.query_one("#arithmetic", Static).update(self.text(*arithmetic))
         self.query_one("#below").scroll_home(animate=False)
         self.show_choices("#steps", view.step_lines(walk, screen), walk.layer.steps.index(walk.step))
