@@ -2,12 +2,13 @@
 
 import re
 from dataclasses import replace
-from html import unescape
 from pathlib import Path
 
 import numpy as np
+import picture
 import pytest
 import render_traces as traces
+from processor import on_any_processor
 from render_golden import BRIEF, FULL, first, piped, terminal
 from rich.cells import cell_len
 
@@ -15,7 +16,7 @@ from attnctl import load, run
 from attnctl.record import Trace
 
 SAMPLES = Path(__file__).parent.parent.parent / "samples"
-VARIANTS, PICTURE = SAMPLES / "variants", SAMPLES / "pictures" / "first.svg"
+VARIANTS = SAMPLES / "variants"
 
 WIDTHS = [60, 80, 100, 140]
 
@@ -203,8 +204,10 @@ def test_every_kind_of_attention_fits_and_is_shown(path):
             assert name in text
 
 
-def test_the_picture_of_the_readme_is_what_is_printed():
-    drawn = unescape(re.sub(r"<[^>]+>", "\n", PICTURE.read_text(encoding="utf-8"))).replace("\xa0", " ")
-    for line in terminal(first(), 100).splitlines():
-        for part in re.findall(r"[\w.,·%−√-]+", line):
-            assert part in drawn
+@pytest.mark.parametrize("name", picture.SCREENS)
+@pytest.mark.parametrize("background", picture.COLOURS)
+def test_the_pictures_of_the_readme_are_what_is_printed(name, background):
+    shown = picture.path_of(name, background).read_text(encoding="utf-8")
+    now = picture.draw(name, background)
+    words, words_now = (" ".join(picture.words_of(drawn)) for drawn in (shown, now))
+    assert on_any_processor(words) == on_any_processor(words_now), "python tests/render/picture.py"
