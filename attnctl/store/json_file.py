@@ -144,6 +144,11 @@ def contents_of(value: Any, place: str) -> Contents:
                 problems += [f"{place}: {path}{problem}" for problem in packed.problems]
             else:
                 arrays[name] = packed
+    if problems and isinstance(value.get("blank"), list):
+        raise AttnError(
+            f"{place}: a sheet of an exercise, with steps to be filled in; attnctl show {place} shows it, and "
+            f"attnctl exercise grade {place} marks it"
+        )
     raise_first(problems)
     return Contents(value if told else None, arrays, place)
 
