@@ -146,8 +146,8 @@ def contents_of(value: Any, place: str) -> Contents:
                 arrays[name] = packed
     if problems and isinstance(value.get("blank"), list):
         raise AttnError(
-            f"{place}: a sheet of an exercise, with steps to be filled in; attnctl show {place} shows it, and "
-            f"attnctl exercise grade {place} marks it"
+            f"{place}: a sheet of an exercise, with steps to be filled in; attnctl show {place} shows it, "
+            f"and attnctl exercise grade {place} marks it"
         )
     raise_first(problems)
     return Contents(value if told else None, arrays, place)
