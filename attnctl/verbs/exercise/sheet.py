@@ -271,26 +271,26 @@ def word_html(fact: str, meaning: str) -> str:
     return f"{said}: {escape(meaning)}" if meaning else said
 
 
-class Stage(NamedTuple):
+class SheetStage(NamedTuple):
     """Steps that are made of those to the left of them, and the formulas on the arrow that leads there."""
 
     steps: list[Step]
     on_arrow: list[str]
 
 
-def stages(exercise: Exercise) -> list[Stage]:
+def stages(exercise: Exercise) -> list[SheetStage]:
     """The tables of a sheet from left to right; one without is a formula on the next arrow."""
     with_tables = set(steps_with_tables(exercise))
     without_tables = steps_without_tables(exercise)
 
-    found: list[Stage] = []
+    found: list[SheetStage] = []
     on_arrow: list[str] = []
     for steps in steps_by_depth(exercise.steps):
         untabled = [step for step in steps if step.name in without_tables]
         on_arrow += [f"{formula_name(step)}{formula_on(step)}" for step in untabled]
         shown = [step for step in steps if step.name in with_tables]
         if shown:
-            found.append(Stage(shown, on_arrow))
+            found.append(SheetStage(shown, on_arrow))
             on_arrow = []
 
     return found
@@ -314,14 +314,14 @@ def steps_by_depth(steps: Sequence[Step]) -> list[list[Step]]:
     return [by_depth[depth] for depth in sorted(by_depth)]
 
 
-class Size(NamedTuple):
+class PaperSize(NamedTuple):
     """Millimetres on paper, before they are made smaller."""
 
     width: float
     height: float
 
 
-PAPER = Size(width=277, height=138)
+PAPER = PaperSize(width=277, height=138)
 """What an A4 page in landscape has for matrices, below the name and the task."""
 
 ARROW = 14  # millimetres of an arrow between two stages
@@ -329,11 +329,11 @@ ZOOMS = range(100, 35, -5)
 """Per cent of their size that matrices may be drawn at, so that all of a sheet stands on one page."""
 
 
-class Layout(NamedTuple):
+class SheetLayout(NamedTuple):
     """Stages in lines on one page, at so many per cent of their size; 0 where they do not fit on one."""
 
     zoom: int
-    lines: list[list[Stage]]
+    lines: list[list[SheetStage]]
     heads_beside: bool
 
     @property
@@ -344,36 +344,36 @@ class Layout(NamedTuple):
         return ["steps", "fit", f"z{self.zoom}", *(["beside"] if self.heads_beside else [])]
 
 
-def zoom_of(layout: Layout) -> int:
+def zoom_of(layout: SheetLayout) -> int:
     return layout.zoom
 
 
-def lay_out(exercise: Exercise, *, heads_beside: bool) -> Layout:
+def lay_out(exercise: Exercise, *, heads_beside: bool) -> SheetLayout:
     """The layout of a sheet with the heads of a step side by side, or one below the other."""
     all_stages = stages(exercise)
     sizes = [size_of_stage(exercise, stage, heads_beside=heads_beside) for stage in all_stages]
 
     for zoom in ZOOMS:
-        room = Size(PAPER.width * 100 / zoom, PAPER.height * 100 / zoom)
-        lines: list[list[Stage]] = []
-        used = Size(room.width, 0)  # of the last line
+        room = PaperSize(PAPER.width * 100 / zoom, PAPER.height * 100 / zoom)
+        lines: list[list[SheetStage]] = []
+        used = PaperSize(room.width, 0)  # of the last line
         height = 0.0
         for stage, size in zip(all_stages, sizes, strict=True):
             if used.width + size.width > room.width:
                 height += used.height
                 lines.append([])
-                used = Size(0, 0)
+                used = PaperSize(0, 0)
             lines[-1].append(stage)
-            used = Size(used.width + size.width, max(used.height, size.height))
+            used = PaperSize(used.width + size.width, max(used.height, size.height))
 
         is_wide_enough = max((size.width for size in sizes), default=0) <= room.width
         if is_wide_enough and height + used.height <= room.height:
-            return Layout(zoom, lines, heads_beside)
+            return SheetLayout(zoom, lines, heads_beside)
 
-    return Layout(0, [all_stages], heads_beside)
+    return SheetLayout(0, [all_stages], heads_beside)
 
 
-def size_of_stage(exercise: Exercise, stage: Stage, *, heads_beside: bool) -> Size:
+def size_of_stage(exercise: Exercise, stage: SheetStage, *, heads_beside: bool) -> PaperSize:
     """How much paper a stage takes: the arrow to it, then its steps one below the other."""
     on_arrow = max((len(formula) for formula in stage.on_arrow), default=0)
     arrow = max(ARROW, on_arrow * 1.9)
@@ -389,10 +389,10 @@ def size_of_stage(exercise: Exercise, stage: Stage, *, heads_beside: bool) -> Si
         else:
             width = max(width, *widths)
             height += 13 + sum(heights)
-    return Size(arrow + width, height + 4)
+    return PaperSize(arrow + width, height + 4)
 
 
-def size_of_table(table: SheetTable) -> Size:
+def size_of_table(table: SheetTable) -> PaperSize:
     label = max(map(len, table.rows), default=0) * 2 + 4
     texts = [cell.text for row in table.cells for cell in row]
     has_blanks = "" in texts
@@ -400,15 +400,15 @@ def size_of_table(table: SheetTable) -> Size:
     cell = max(18.5, widest) if has_blanks else widest
     row_height = 8.4 if has_blanks else 6.2
     titles = 11 if table.caption else 6
-    return Size(label + cell * len(table.columns), titles + row_height * len(table.rows))
+    return PaperSize(label + cell * len(table.columns), titles + row_height * len(table.rows))
 
 
-def arrow_html(stage: Stage) -> Iterator[str]:
+def arrow_html(stage: SheetStage) -> Iterator[str]:
     formulas = "".join(f'<p class="way">{escape(formula)}</p>' for formula in stage.on_arrow)
     yield f'<div class="arrow">{formulas}<i></i></div>'
 
 
-def stage_html(exercise: Exercise, stage: Stage, *, typed: bool) -> Iterator[str]:
+def stage_html(exercise: Exercise, stage: SheetStage, *, typed: bool) -> Iterator[str]:
     yield '<div class="stage">'
     for step in stage.steps:
         yield from step_html(exercise, step, typed=typed)
