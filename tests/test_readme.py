@@ -59,6 +59,18 @@ def test_the_documents_show_what_happens(document, steps, workplace):
         )
         code = f"\n(exit {done.returncode})" if done.returncode and "(exit " in expected else ""
         assert on_any_processor(done.stdout.rstrip() + code) == on_any_processor(expected), command
+    assert rewritten(workplace.folder) == []
+
+
+TRACKED = subprocess.run(
+    ["git", "ls-files", "samples", "configs"], cwd=ROOT, capture_output=True, text=True, check=False
+).stdout.splitlines()
+
+
+def rewritten(folder):
+    """The files of a clone that commands changed: people run them in theirs."""
+    there = [name for name in TRACKED if (ROOT / name).exists()]
+    return [name for name in there if (folder / name).read_bytes() != (ROOT / name).read_bytes()]
 
 
 PYTHON = [

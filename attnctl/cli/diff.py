@@ -18,7 +18,7 @@ from attnctl.cli.output import give, progress, wanted_steps
 from attnctl.record import Trace
 from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
-from attnctl.verbs.diff import pair_traces
+from attnctl.verbs.diff import Difference, pair_traces
 from attnctl.verbs.diff.view import lines_of_pairs
 
 OF_DUMPS = ("step", "rtol", "atol", "equal_nan", "by_position", "trace")
@@ -107,8 +107,20 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
     )
     differences = [compare(*pair) for pair in pairs]
     view = partial(lines_of_pairs, differences, alone)
-    give("diff", differences, output, view, json=json, indent=2, quiet=quiet, full=full)
+    then = command_to_explain(b, differences)
+    give("diff", differences, output, view, json=json, indent=2, quiet=quiet, full=full, then=then)
     return Exit.of(not alone and all(pair.same for pair in differences))
+
+
+def command_to_explain(b: str, differences: Sequence[Difference]) -> list[str]:
+    """The command that writes out the number of B that is furthest off in the first step that differs."""
+    if len(differences) != 1 or differences[0].first is None:
+        return []
+    difference = differences[0]
+    cell = difference.steps[difference.first].cell if difference.first in difference.steps else None
+    if cell is None or b == "-" or difference.left_out != ([], []):
+        return []  # of other sentences the cell has another name in B
+    return ["attnctl", "explain", b, cell]
 
 
 class HowToAnswer(NamedTuple):

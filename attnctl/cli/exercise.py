@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from attnctl import formats
@@ -11,6 +11,7 @@ from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.rooms import formats_of
 from attnctl.base.setting import Given
 from attnctl.base.values import whole_number, words
+from attnctl.base.words import all_of
 from attnctl.cli import options
 from attnctl.cli.options import argument, command, excludes, only, option
 from attnctl.cli.output import progress, wanted_steps
@@ -22,6 +23,7 @@ from attnctl.sources import HELP, open_source
 from attnctl.sources.sentence import Arguments
 from attnctl.verbs import exercise as making
 from attnctl.verbs.exercise import grade as grading
+from attnctl.verbs.exercise.grade import HandIn
 from attnctl.verbs.exercise.gradebook import AUTOGRADERS, grade_lines
 from attnctl.verbs.exercise.sheet import sheet_text
 
@@ -32,6 +34,8 @@ GROUP = {
         "attnctl exercise grade handed-in/*.json"
     ),
 }
+
+MOST_NAMED = 3  # files of one problem that are named; of more the first, and how many others
 
 DECIMALS = whole_number(1, 12)
 GRADE_FORMATS = ("table", "json", "csv", "gradescope", "otter")
@@ -209,12 +213,25 @@ def grade(  # noqa: PLR0913  (its options)
             moved(number, len(hand_ins))
 
     unread = [sheet for sheet in sheets if sheet.error]
-    for sheet in unread:
-        complain(f"{sheet.file}: {sheet.error.removeprefix(f'{sheet.file}: ')}")
+    complain(*problems_of(unread))
 
     sheets += grading.absent_students(sheets, roster)
     write_grades(sheets, wanted, files, printed=options.STDOUT in (output or ()))
     return Exit.of(None if unread else all(sheet.right for sheet in sheets))
+
+
+def problems_of(unread: Sequence[HandIn]) -> list[str]:
+    """Why hand-ins could not be read, each reason once with the files that have it."""
+    files_by_reason: dict[str, list[str]] = {}
+    for sheet in unread:
+        reason = sheet.error.removeprefix(f"{sheet.file}: ")
+        files_by_reason.setdefault(reason, []).append(sheet.file)
+
+    problems = []
+    for reason, files in files_by_reason.items():
+        names = files if len(files) <= MOST_NAMED else [files[0], f"{len(files) - 1} more"]
+        problems.append(f"{all_of(names)}: {reason}")
+    return problems
 
 
 def place_grades(wanted: str, output: list[str], hand_ins: list[str]) -> list[str]:

@@ -321,7 +321,7 @@ def watch_program(
     watched = sys.stdout.isatty()
     if path.endswith(".py") and not Path(path).exists():
         write_text(begin_program(lesson, trace), path)
-        say(f"{path} has what the lesson gives.")
+        say(f"Wrote {path}: what the lesson gives, and a line for you to fill in.")
         if not watched:
             return Exit.OK
 

@@ -21,6 +21,7 @@ from attnctl.math.names import FADED, OUTPUT, WEIGHTS
 
 if TYPE_CHECKING:
     from attnctl.sources.model import Layers
+    from attnctl.verbs.models.about import About
 
 OF_MODELS = {"dtype", "edits", "renormalize", "context", "seed", *GRADIENT_SETTINGS}
 """The settings that a run of a model has; the rest the model says itself. (The seed is d_output's.)"""
@@ -194,4 +195,13 @@ def model(
         return
     with progress("reading"):
         found = describe_checkpoint(folder)
-    give("model", [found], output, partial(model_lines, found), json=json_)
+    then = command_to_run(found)
+    give("model", [found], output, partial(model_lines, found), json=json_, then=then)
+
+
+def command_to_run(found: "About") -> list[str]:
+    """The command that maps the heads of a model that reads one text; nothing for others."""
+    if len(found.parts) != 1 or "embed" not in found.parts[0].stack.outer:
+        return []
+    text = "The capital of France is" if found.parts[0]["causal"] else "The animal was tired"
+    return ["attnctl", "run", text, "--model", found.name]

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.cli.options import STDOUT, OutputOptions, ViewOptions, chosen_format, split_outputs
 from attnctl.cli.program import complain
-from attnctl.drawing.screen.output import Element, output_for, print_lines, print_view, say, screen_of
+from attnctl.drawing.screen.output import (
+    Element,
+    output_for,
+    print_lines,
+    print_view,
+    say,
+    screen_of,
+    with_next,
+)
 from attnctl.drawing.show import View, count_heads, heads_of
 from attnctl.formats import (
     FORMATS,
@@ -264,14 +272,18 @@ def give(  # noqa: PLR0913  (what was found, and how the answer is given)
     indent: int = 1,
     quiet: bool = False,
     full: bool = False,
+    then: Sequence[str] = (),
 ) -> None:
-    """Write what a verb found to the files of -o; on stdout, where it belongs there, as JSON or drawn."""
+    """Write what a verb found to the files of -o; on stdout, where it belongs there, as JSON or drawn.
+
+    `then` is the command that goes on from there, which is said on a terminal.
+    """
     files, printed = split_outputs(output)
     write_found(verb, found, files)
     if printed and json:
         print_findings(found, indent)
     elif printed and not quiet:
-        print_view(view, full=full)
+        print_view(with_next(view, then), full=full)
 
 
 def tell(traces: Sequence[Trace], steps: Sequence[Sequence[str] | None]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnctl import api
@@ -15,11 +16,12 @@ from attnctl.cli.command import OptionTerm
 from attnctl.cli.model import IDS
 from attnctl.cli.options import argument, command, option
 from attnctl.cli.output import progress
-from attnctl.drawing.screen.output import Element, print_view
+from attnctl.drawing.screen.output import Element, print_view, with_next
 from attnctl.formats import print_found, print_json, write_found
 from attnctl.inputs.config.fields import settings_with_flags
 from attnctl.inputs.config.flags import by_flag
 from attnctl.inputs.config.settings import Settings
+from attnctl.math.names import WEIGHTS
 from attnctl.models.run import ModelInput
 from attnctl.record import Trace
 from attnctl.sources import HELP_OF_SEVERAL, is_file, open_source
@@ -208,11 +210,22 @@ def stats_of_dumps(dumps: Iterable[tuple[str, Sequence[Trace]]], out: Output, *,
         report = StatsReport(tuple(rows), rollout(layers), layers[0].tokens)
     else:
         report = StatsReport(tuple(rows))
-    write_report(report, out)
+    write_report(report, out, then=command_to_show(rows))
+
+
+def command_to_show(rows: Sequence[DumpStats]) -> list[str]:
+    """The command that shows the weights of the head with the largest of them, in the first dump."""
+    if not rows:
+        return []
+    first = rows[0]
+    largest = [(head.largest.value, number) for number, head in enumerate(first.heads) if head.largest]
+    if not largest or first.name == "-":
+        return []
+    _, head = max(largest)
+    return ["attnctl", "show", first.name, "--step", WEIGHTS, "--head", str(head)]
 
 
 def stats_of_texts(name: str, texts: Sequence[ModelInput], out: Output) -> None:
-    from attnctl.math.names import WEIGHTS
     from attnctl.models.source import open_model
     from attnctl.sources.model import Layers
     from attnctl.verbs.models.heads import battery, battery_data, battery_lines
@@ -255,7 +268,7 @@ def stats_of_texts(name: str, texts: Sequence[ModelInput], out: Output) -> None:
         print_view(view)
 
 
-def write_report(found: StatsReport, out: Output) -> None:
+def write_report(found: StatsReport, out: Output, then: Sequence[str] = ()) -> None:
     write_found("stats", [found], out.files)
     if not out.printed:
         return
@@ -264,4 +277,5 @@ def write_report(found: StatsReport, out: Output) -> None:
     elif out.wanted == "json":
         print_json(found.to_dict())
     else:
-        print_view(lambda screen: result_lines(found, screen, out.precision, heat=out.heat))
+        view = partial(result_lines, found, precision=out.precision, heat=out.heat)
+        print_view(with_next(view, then))

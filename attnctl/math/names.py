@@ -63,7 +63,8 @@ class Name(NamedTuple):
     Only the layers of a trained `model` have some: without the model nobody says how they came about.
     A step of the backward pass names what it is the `gradient` by, or goes with. A weight is a row that
     says what it multiplies, or is `added` to (`of` memory: of X where there is none); where it is `asked`
-    for by a setting of `attnctl.math.kind`, it is drawn only then; the help of a config says `more`.
+    for by a setting of `attnctl.math.kind`, it is drawn only then; the help of a config says `more`. Of
+    several steps with one symbol, later forms of the same thing, one may be `shown` under its own symbol.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Name(NamedTuple):
     added: bool = False
     asked: str = ""
     more: str = ""
+    shown: str = ""
 
     @property
     def own(self) -> str:
@@ -317,7 +319,7 @@ ROWS = (
     vectors("K_shared", "K", "head", "key", "d_k"),
     vectors("V_shared", "V", "head", "key", "d_v"),
     scores("scores"),
-    scores(SCALED),
+    scores(SCALED)._replace(shown="S′"),
     scores(SOFTCAPPED),
     scores("alibi_scores"),
     given(BIAS_TABLE, BIAS_TABLE, "head bucket", once=True),
@@ -335,11 +337,11 @@ ROWS = (
     Name(CHUNK_SHARES, "w_c", ("chunk head query",)),
     vectors(HEAD_OUTPUTS, "Z", "head", "query", "d_v", result=True),
     *HEADS_NORMED,
-    Name(CONCAT, "Z", ("query (head d_v)",), result=True),
+    Name(CONCAT, "Z", ("query (head d_v)",), result=True, shown=CONCAT),
     matrix("W_gate", X, "d_model (head d_v)", asked=GATE),
     bias("b_gate", GATE, "(head d_v)"),
     Name(GATE, "G", ("query (head d_v)", "head query d_v"), ("query head d_v",), leaf=True, input=True),
-    Name(GATED, "Z", ("query (head d_v)",)),
+    Name(GATED, "Z", ("query (head d_v)",), shown=GATED),
     matrix(W_O, CONCAT, "(head d_v) d_out", more="; none leaves the projection out"),
     bias(B_O, OUTPUT, "d_out"),
     Name(OUTPUT, "Y", ("query d_out",), result=True),
@@ -415,6 +417,7 @@ def gradients() -> Iterator[Name]:
         own = row._replace(
             name=gradient_of(row.name),
             symbol=f"d{row.symbol}",
+            shown=f"d{row.shown}" if row.shown else "",
             gradient=row.name,
             leaf=begins,
             input=begins,

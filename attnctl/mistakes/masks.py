@@ -182,8 +182,8 @@ def near_misses(mistake: str) -> Plants:
 
 
 FINITE = (
-    "mask-finite", "hidden scores are {} instead of −∞, and it shows",
-    "use -np.inf, and give rows that see nothing zeros",
+    "mask-finite", "hidden scores are {} instead of −∞, which changes the result",
+    "use -np.inf, and set the weights of rows that see no key to zero",
 )  # fmt: skip
 
 of_strided = about(MASKED, meant="strided")

@@ -128,7 +128,7 @@ def plant_mixed_up(case: WrongStep) -> Iterator[Plant]:
         one_or_order = len(others) == 1 or len(set(letters)) == len(able)
         if others in ({}, CROSSED) or not one_or_order or not have_same_shapes(case, others):
             continue
-        said = " and ".join(f"{name} with W_{letter}" for name, letter in others.items())
+        said = " and ".join(f"{name} is projected with W_{letter}" for name, letter in others.items())
         yield from (Plant(program, said) for program in project_with(case, others))
 
 
@@ -295,7 +295,7 @@ PROJECTIONS = (
     about("Q", "K", "V", "output")(
         "weight-transposed",
         "{} transposed",
-        "multiply by the matrix as it is, x @ W; of nn.Linear, whose weight is (out, in), use x @ W.T",
+        "multiply by the matrix as it is, x @ W; of an nn.Linear, which keeps (out, in), take x @ W.T",
         plant_transposes,
         why="nn.Linear keeps (out, in), textbooks write x W; a square matrix fits both ways.",
         example="W = np.concatenate(W_Q, axis=-1)\nQ = split(X @ W.T)",
@@ -334,8 +334,8 @@ PROJECTIONS = (
     ),
     of_projection(
         "projection-mixed-up",
-        "{} is projected",
-        "project each with its own matrix; of a packed one, take the parts in the order Q, K, V",
+        "{}",
+        "project each with its own matrix; a packed matrix is split in the order Q, K, V",
         plant_mixed_up,
         subject="projection",
         why="A packed matrix is taken apart in another order than Q, K, V.",

@@ -525,8 +525,8 @@ VISIBILITY = (
     ),
     of_weights(
         "mask-unasked",
-        "there is a mask that nothing asks for, that of {}",
-        "say {} if it is meant",
+        "the scores are masked as {} would mask them, which was not asked for",
+        "add {} if that is meant, or leave the mask out",
         plant_unasked_mask,
         fitted=True,
         why="is_causal stayed on from a decoder.",

@@ -73,7 +73,9 @@ OF_SIGN = {sign: kind for kinds in (KINDS, OWN_KINDS) for kind in kinds for sign
 NAMES = one_of([kind.name for kind in KINDS if kind.name])
 *OTHERS, FINAL = (kind.help or kind.name for kind in KINDS)
 LIST = f"{', '.join(OTHERS)}, or {FINAL}."
-HELP, HELP_OF_SEVERAL = (text[0].upper() + text[1:] for text in (LIST, re.sub(r"\ba (\w+)", r"\1s", LIST)))
+HELP = LIST[0].upper() + LIST[1:]
+HELP_OF_SEVERAL = f"Each is {LIST}"
+
 
 TEXT = ".txt"
 NO_DUMPS = (TEXT, ".csv", ".md", ".svg", ".png")

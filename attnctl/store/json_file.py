@@ -149,6 +149,11 @@ def contents_of(value: Any, place: str) -> Contents:
         else:
             arrays[name] = packed
 
+    if problems and isinstance(value.get("blank"), list):
+        raise AttnError(
+            f"{place}: a sheet of an exercise, with steps to be filled in; attnctl show {place} shows it, "
+            f"and attnctl exercise grade {place} marks it"
+        )
     raise_first(problems)
     return Contents(value if is_dump else None, arrays, place)
 

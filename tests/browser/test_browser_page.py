@@ -711,7 +711,7 @@ def test_a_check_shows_how_the_expected_number_comes_about(show, tmp_path):
     assert leaked.inner_text() == f"{leak['attention_weights'][place[0], 0, 2]:.2f}"
     code, printed, _ = call("explain", tmp_path / "c.html", *command_of(page)[2:])
     assert code == 0
-    assert f" = {beside[3]}\nbut the dump has {beside[1]} here" in printed
+    assert f" = {beside[3]}\nbut {beside[1]} was recorded here" in printed
     assert "Not recorded: scores, scaled_scores and masked_scores" in page.locator("#notes").inner_text()
 
 
@@ -741,7 +741,7 @@ def test_a_conform_opens_with_the_cause_and_the_command_that_runs_it_again(show,
     command = page.locator("#proof .tools code").last.inner_text()
     code, printed, _ = call("explain", tmp_path / "c.html", *shlex.split(command)[3:])
     assert code == 0
-    assert f" = {expected.replace('−', '-')}\nbut the dump has {found.replace('−', '-')} here" in printed
+    assert f" = {expected.replace('−', '-')}\nbut {found.replace('−', '-')} was recorded here" in printed
 
 
 def test_a_diff_opens_with_where_they_part_and_what_differs_in_the_settings(show, tmp_path):

@@ -1,6 +1,7 @@
 """A sheet in a browser: filled in, kept, saved, opened again, graded."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -135,3 +136,40 @@ def test_axe_finds_nothing_in_a_sheet(sheet, scheme):
     page.emulate_media(color_scheme=scheme)
     assert violations(page) == []
     assert page.locator("main").count() == 1
+
+
+WIDE = ["the cat sat on the mat", "--heads", "2", "--causal"]
+PRINTED = {
+    "one head": ["I love AI", "--blank", "scores,attention_weights"],
+    "two heads": ["I love AI", "--heads", "2", "--blank", "scores,scaled_scores,attention_weights,output"],
+    "wide": [*WIDE, "--blank", "scores,attention_weights,output"],
+    "all": [
+        "I love AI",
+        "--d-model",
+        "2",
+        "--blank",
+        "Q,K,V,scores,scaled_scores,attention_weights,output",
+    ],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", PRINTED.values(), ids=PRINTED)
+def test_it_prints_on_one_landscape_page(asked, tmp_path, show):
+    path = tmp_path / "sheet.html"
+    assert call("exercise", "make", *asked, "-o", path)[0] == 0
+    page = show(path, wait="#state")
+    printed = page.pdf(prefer_css_page_size=True)
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
+    width, height = (
+        float(size) for size in re.findall(rb"/MediaBox\s*\[0 0 ([\d.]+) ([\d.]+)\]", printed)[0]
+    )
+    assert width == pytest.approx(842, abs=1)
+    assert height == pytest.approx(595, abs=1)
+
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 1047, "height": 725})  # 277 by 192 mm
+    right_ends = (
+        "[...document.querySelectorAll('.stage, .arrow')].map(each => each.getBoundingClientRect().right)"
+    )
+    assert page.evaluate(f"Math.max(...{right_ends})") <= 1047

@@ -97,7 +97,7 @@ def test_scores_that_are_wrong_by_every_name_are_judged_by_the_nearest(kind, mis
     (finding,) = report.findings
     assert mistake.split("/")[0] in {finding.mistake, *finding.also}
     if report.reading:
-        assert f"Read {report.reading}, which is nearest." in str(report)
+        assert f"Closest when read with {report.reading}." in str(report)
 
 
 def test_scores_and_weights_alone_are_enough():

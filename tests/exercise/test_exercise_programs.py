@@ -1,11 +1,13 @@
 """A program graded as if what it computed stood on the sheet that was handed out."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 PROGRAM = """
 import json
+from pathlib import Path
 import numpy as np
 steps = json.load(open("sheet.json"))["steps"]
 Q, K, V, W_O = (np.array(steps[name]["data"]) for name in ("Q", "K", "V", "W_O"))
@@ -56,3 +58,24 @@ def test_a_program_does_not_say_what_was_asked(call, tmp_path):
     done = call("exercise", "grade", "ann.py", "--json")
     assert done.code != 0
     assert "give the config with -c, and --blank STEP" in done.err
+
+
+def test_one_reason_is_said_once_with_the_files_that_have_it(call):
+    names = [f"student-{number}.py" for number in range(5)]
+    for name in names:
+        Path(name).write_text(PLAIN, encoding="utf-8")
+    said = call("exercise", "grade", *names).err.splitlines()
+    assert len(said) == 1
+    assert said[0].startswith("attnctl: student-0.py and 4 more: a program does not say what was asked")
+
+
+def test_a_sheet_that_is_run_says_what_it_is(call):
+    call("exercise", "make", "I love AI", "--blank", "scores", "-o", "Ann.json")
+    for command in (["run", "Ann.json"], ["explain", "Ann.json", "Q[0,0,0]"]):
+        done = call(*command)
+        assert done.code == 2
+        assert done.err == (
+            "attnctl: Ann.json: a sheet of an exercise, with steps to be filled in; attnctl show Ann.json "
+            "shows it, and attnctl exercise grade Ann.json marks it\n"
+        )
+    assert call("show", "Ann.json").code == 0

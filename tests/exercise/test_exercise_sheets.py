@@ -75,7 +75,7 @@ def test_paper_has_a_box_in_each_blank_and_the_given_numbers(make, tmp_path):
     assert scores.count("____") == 32
     assert not re.search(r"\d\.\d", scores)
     assert re.search(r"## W_Q\n\n`given`", text)
-    assert "scaled_scores: `S = scores / √d_k`" in text
+    assert "scaled_scores: `S′ = scores / √d_k`" in text
     assert "\n`X = embeddings`\n" in text
     assert "head_outputs: `Z = A V`" in text
 
@@ -258,3 +258,60 @@ def test_a_name_is_a_file_name_on_every_system(name, stem):
 def test_no_two_students_share_a_file():
     assert place_sheets("s/", ["a/b", "a:b", "A_B"]) == ["s/a_b.html", "s/a_b-2.html", "s/A_B-3.html"]
     assert place_sheets("s/{name}.json", ["Ann"]) == ["s/Ann.json"]
+
+
+def text_of(part):
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", part)).split())
+
+
+def paper(call, *asked):
+    """The classes and the rows of a sheet's page, each row the words of its stages and arrows."""
+    assert call("exercise", "make", *asked, "-o", "paper.html").code == 0
+    page = Path("paper.html").read_text(encoding="utf-8")
+    (classes,) = re.findall(r'<div class="(steps[^"]*)">', page)
+    rows = [
+        [text_of(f"<{part}") for part in re.split(r'<div class="(?=stage|arrow)', row)[1:]]
+        for row in page.partition("</article>")[0].split('<div class="row">')[1:]
+    ]
+    return classes.split(), rows
+
+
+def test_a_sheet_begins_with_the_task_and_explains_its_words(call):
+    paper(call, "I love AI", "--heads", "2", "--causal", "--blank", "scores")
+    page = text_of(Path("paper.html").read_text(encoding="utf-8").partition("<main>")[2])
+    order = [
+        "Fill in every blank",
+        "2 heads",
+        "side by side",
+        "d_model 4",
+        "how many numbers stand for a token",
+    ]
+    places = [page.index(words) for words in order]
+    assert places == sorted(places)
+    assert "causal : a token sees itself and those before it" in page
+
+
+def test_matrices_stand_on_one_page_joined_by_arrows(call):
+    classes, rows = paper(call, "I love AI", "--blank", "scores,attention_weights")
+    assert classes[:2] == ["steps", "fit"]
+    first, *_ = rows
+    opened = [words.split()[0] for words in first if words and words != "X = embeddings"]
+    assert opened == ["embeddings", "W_Q", "Q", "scores"]
+    printed = " ".join(" ".join(row) for row in rows)
+    assert printed.index("scaled_scores: S′ = scores / √d_k") < printed.index(
+        "attention_weights A = softmax"
+    )
+
+
+LAYOUTS = [
+    (["I love AI"], True, False),
+    (["I love AI", "--heads", "2"], True, True),
+    (["a b c d e f g h i j", "--heads", "4", "--d-model", "16"], False, False),
+]
+
+
+@pytest.mark.parametrize(("asked", "fits", "beside"), LAYOUTS)
+def test_heads_stand_where_matrices_may_be_larger(call, asked, fits, beside):
+    classes, _ = paper(call, *asked, "--blank", "scores,scaled_scores,attention_weights,output")
+    assert ("fit" in classes) == fits
+    assert ("beside" in classes) == beside

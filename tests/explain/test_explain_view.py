@@ -180,7 +180,7 @@ def test_what_a_dump_has_in_place_of_the_arithmetic_is_shown_beside_it():
     scores[0, 1, 0] = 7.5
     wrong = attnctl.Trace(trace.steps, {**trace, "scores": scores}, trace.header)
     text = shown(wrong, "scores[0,cat,the#1]", PIPE)
-    assert " = 2.621\nbut the dump has 7.5 here\n" in text
+    assert " = 2.621\nbut 7.5 was recorded here\n" in text
     found = as_json(wrong, "scores[0,cat,the#1]")
     assert (found["value"], found["gives"]) == (7.5, pytest.approx(2.621, abs=1e-4))
 

@@ -367,6 +367,28 @@ def test_the_row_of_the_cell_is_always_in_view():
     drive(of_sentence(" ".join(f"w{at}" for at in range(10))), act, size=(60, 12))
 
 
+@pytest.mark.parametrize("width", [44, 80, 120])
+def test_no_key_of_the_foot_is_cut(width):
+    whole = "Tab operand Enter follow Backspace back ? help q quit h head e edit t heat "
+    whole += "m rule s seed / find w shell"
+
+    async def act(app, pilot):
+        foot = screen_text(app)[-1].rstrip()
+        assert whole.startswith(foot)
+        assert f"{whole} ".startswith(f"{foot} ")
+
+    drive(of_sentence(), act, (width, 24))
+
+
+def test_the_result_is_on_a_usual_screen_before_its_arithmetic():
+    async def act(app, pilot):
+        lines = [line[27:].strip() for line in screen_text(app)]
+        result = lines.index("attention_weights[0,I,I] = 0.0259")
+        assert lines[result + 1].startswith("attention_weights[0,I,I] = exp(")
+
+    drive(of_sentence(heads=2), act, (80, 24))
+
+
 def test_on_a_small_terminal_the_matrix_comes_before_the_arithmetic():
     async def act(app, pilot):
         lines = screen_text(app)

@@ -176,7 +176,7 @@ def test_anyones_arrays(tmp_path):
     names = {"query": "Q", "key": "K", "A": "attention_weights"}
     walk = of_file(path, rename=names, flags={"scale": 0.25})
     (cell,) = commands(walk)
-    assert "but the dump has 0.5 here" in run(cell)
+    assert "but 0.5 was recorded here" in run(cell)
     assert "--scale 0.25" in cell
 
 

@@ -135,11 +135,15 @@ def test_what_is_there_is_not_begun_anew(sit, tmp_path, monkeypatch):
     code, screen, _ = sit("learn", "--watch", "mine.py")
     assert code == 130
     assert Path("mine.py").read_text() == "# mine\n"
-    assert "mine.py has what the lesson gives" not in screen
+    assert "Wrote mine.py" not in screen
 
 
 def test_where_nobody_watches_it_is_checked_once(call):
-    assert call("learn", "--watch", "mine.py") == (0, "mine.py has what the lesson gives.\n", "")
+    assert call("learn", "--watch", "mine.py") == (
+        0,
+        "Wrote mine.py: what the lesson gives, and a line for you to fill in.\n",
+        "",
+    )
     assert call("learn", "--watch", "mine.py") == (1, "Next is Q: Q = X W_Q.\n", "")
     with Path("mine.py").open("a") as stream:
         stream.write(TEN_LINES)

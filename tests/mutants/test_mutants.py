@@ -11,10 +11,14 @@ import pytest
 
 from attnctl.base import workers
 from attnctl.base.workers import Engine
+from attnctl.drawing.screen import Screen
+from attnctl.drawing.screen.listing import Listing
+from attnctl.drawing.screen.output import plain_text
 from attnctl.evidence.precision import round_in
 from attnctl.mistakes import CATALOGUE
 from attnctl.verbs.mutants import kernel
 from attnctl.verbs.mutants.survey import DRAWS, TYPES, Criterion, Inputs, hold, survey
+from attnctl.verbs.mutants.view import lines_with_code
 
 LOOSE = ["--rtol", "1e-2", "--atol", "1e-2"]
 
@@ -174,3 +178,17 @@ def test_processes_hold_kernels_to_it(call):
 def test_a_test_of_ones_own_has_no_workers(call):
     code, _, said = call("mutants", "--on", "processes=2", "--", "true", "{kernel}")
     assert (code, "--on: your own test runs here" in said) == (2, True)
+
+
+def test_code_is_never_in_a_narrow_column():
+    code = "attention_weights = e / (e.sum(axis=-1, keepdims=True) + 3)"
+    rows = [[("keys-padded", "name"), ("0.81 %", ""), (code, "aside")]]
+    titles = [["passes", "off by", ""]]
+
+    def drawn(width, fits):
+        listing = Listing(Screen(width, fits), titles, rows, frozenset({0, 2}))
+        return list(plain_text(lines_with_code(listing)))
+
+    assert drawn(70, fits=True)[-2:] == ["keys-padded", f"    {code}"]
+    for whole in (drawn(100, fits=True), drawn(70, fits=False)):
+        assert f"│ keys-padded │ 0.81 % │ {code} │" in whole

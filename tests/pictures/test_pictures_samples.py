@@ -1,5 +1,6 @@
 """The pictures in the documents are what their commands make."""
 
+import re
 import shlex
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from attnctl.cli.program import program
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = ROOT / "samples" / "pictures"
 PAGE = (FOLDER / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
-PICTURES = sorted(path for path in FOLDER.glob("*.svg") if path.stem not in {"explore", "first"})
+OF_SCREENS = sorted((*FOLDER.glob("check-*.svg"), *FOLDER.glob("first-*.svg"), FOLDER / "explore.svg"))
+PICTURES = sorted({*FOLDER.glob("*.svg")}.difference(OF_SCREENS))
 
 
 @pytest.mark.parametrize("path", PICTURES, ids=lambda path: path.name)
@@ -35,6 +37,15 @@ def test_the_picture_of_the_explorer_is_shown_and_asks_for_nothing():
     assert len(drawn) < 30_000
 
 
-def test_the_picture_of_a_page_is_shown():
-    assert "](samples/pictures/page.png)" in (ROOT / "README.md").read_text(encoding="utf-8")
-    assert (FOLDER / "page.png").stat().st_size < 200_000
+@pytest.mark.parametrize("picture", ["check.svg", "first.svg", "page.png"])
+def test_the_readme_shows_it_on_dark_paper_and_on_light(picture):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    name, suffix = picture.split(".")
+    dark, light = f"samples/pictures/{name}-dark.{suffix}", f"samples/pictures/{name}-light.{suffix}"
+    of_dark = rf'<source media="\(prefers-color-scheme: dark\)" srcset="{dark}">'
+    of_light = rf'<img src="{light}" alt="[^"]{{40,}}">'
+    assert re.search(rf"{of_dark}\s*{of_light}", readme)
+    for path in (dark, light):
+        drawn = (ROOT / path).read_bytes()
+        assert len(drawn) < (400_000 if suffix == "png" else 60_000)
+        assert b"url(http" not in drawn

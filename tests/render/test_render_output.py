@@ -91,7 +91,7 @@ def test_every_encoding_gets_every_table(encoding, tty):
     lines = raw.getvalue().decode(encoding).splitlines()
     if encoding == "ascii":
         assert "+---+- head 0 ---------+- head 1 ---------+" in lines
-        assert "scaled_scores   S = scores / sqrt d_k   2 x 6 x 6 (head, query, key)" in lines
+        assert "scaled_scores   S' = scores / sqrt d_k   2 x 6 x 6 (head, query, key)" in lines
 
 
 def test_a_broken_pipe_is_left_to_the_caller():

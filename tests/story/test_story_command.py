@@ -70,7 +70,7 @@ def test_a_dump_is_told_like_its_run(tmp_path):
 
 @pytest.mark.parametrize(
     ("steps", "said"),
-    [("X,V,W_O", "W_O is drawn"), ("output,d_X_through_K", "Through K, raising X[1,0] by a little")],
+    [("X,V,W_O", "W_O is drawn"), ("output,d_X_through_K", "Through K, a small increase of X[1,0]")],
 )
 def test_a_dump_of_a_few_steps_is_told(tmp_path, steps, said):
     call("run", "I love AI", "--backward", "--step", steps, "-o", str(tmp_path / "x.json"))

@@ -7,8 +7,8 @@ import pytest
 import attnctl
 from attnctl.verbs.story import story
 
-BY = r"(?:(raises|lowers) the loss by ([-−\d.e]+) times as much|leaves the loss as it is)"
-SLOPE = re.compile(rf"[Rr]aising (\w+\[[^]]*\]) by a little {BY}")
+BY = r"(?:(raises|lowers) the loss by ([-−\d.e]+) × that increase|leaves the loss as it is)"
+SLOPE = re.compile(rf"[Aa] small increase of (\w+\[[^]]*\]) {BY}")
 OPTIONS = {"d_model": 4, "seed": 2, "softcap": 3.0}
 
 

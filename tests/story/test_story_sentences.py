@@ -102,7 +102,7 @@ def hold(trace):
         assert np.allclose(trace["head_outputs"][0][row], weights[row] @ values, rtol=2e-2, atol=2e-2), (
             found[0]
         )
-        for share, key in re.findall(r"([-\d.e]+) % of key (\d)", found[2]):
+        for share, key in re.findall(r"([-\d.e]+) % of V\[key (\d)\]", found[2]):
             assert shown(share, weights[row][int(key)]), found[0]
     for found in re.finditer(r"(\d+) of (\d+) scores (?:is|are) hidden", text):
         assert int(found[1]) in {
@@ -152,5 +152,5 @@ def test_punctuation_is_quoted():
     text = " ".join(str(attnctl.story(attnctl.run('I . , "and" it\'s .', causal=True))).split())
     assert '"I" sees only itself: 100 % (causal hides "."#1, ",", ""and"" and 2 more).' in text
     assert re.search(r'"\."#2 looks most at', text)
-    assert re.search(r'"\."#1 is \d+ % of', text)
+    assert re.search(r'"\."#1 gets \d+ % of V', text)
     assert '"it\'s" looks most at' in text

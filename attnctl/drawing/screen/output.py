@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from attnctl.drawing.screen import Frame, Line, Screen, element_lines
-from attnctl.drawing.screen.text import safe
+from attnctl.drawing.screen.text import safe, shell_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -90,6 +90,20 @@ def print_view(
     output = output_for(sys.stdout, os.environ) if output is None else output
     screen = screen_of(output)
     print_lines(view(screen._replace(fits=screen.fits and not full)), output)
+
+
+def with_next(
+    view: Callable[[Screen], Iterable[Element]], command: Sequence[str]
+) -> Callable[[Screen], Iterator[Element]]:
+    """The view, and on a terminal the command that goes on from there, in one line that can be copied."""
+
+    def lines(screen: Screen) -> Iterator[Element]:
+        yield from view(screen)
+        if screen.fits and command:
+            yield []
+            yield [("next: ", "aside"), (shell_line(command), "")]
+
+    return lines
 
 
 def print_lines(elements: Iterable[Element], output: Console | PlainOutput) -> None:

@@ -28,6 +28,7 @@ PLAINER = {
     "…": "...",
     "–": "-",
     "→": "->",
+    "′": "'",
     "θ": "theta",
     "Δ": "d",
     "ℓ": "l",
@@ -35,7 +36,7 @@ PLAINER = {
 }
 """Our own symbols for a stream that has no such characters."""
 
-NARROW = str.maketrans(dict.fromkeys("ᵀ√·−∞×…–→θΔℓ␣Σ∘σδ²αεβγ✓✗─│╭╮╰╯├┤┬┴┼└░▒▓█▀▄", "x"))
+NARROW = str.maketrans(dict.fromkeys("ᵀ√·−∞×…–→′θΔℓ␣Σ∘σδ²αεβγ✓✗─│╭╮╰╯├┤┬┴┼└░▒▓█▀▄", "x"))
 """Our own symbols are a cell each: text of these and ASCII needs no table of widths."""
 
 

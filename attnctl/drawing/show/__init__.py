@@ -19,7 +19,7 @@ from attnctl.drawing.screen.grid import NUMBER, CellStyle, Codes, all_numbers
 from attnctl.drawing.screen.text import token_text
 from attnctl.math import Array, Shape
 from attnctl.math.derivation import Step
-from attnctl.math.names import MASK, SINK_WEIGHTS, WEIGHTS, Q, matrix_of, result_in, shares_in
+from attnctl.math.names import MASK, SINK_WEIGHTS, TABLE, WEIGHTS, Q, matrix_of, result_in, shares_in
 from attnctl.math.ops import Block, Hide
 from attnctl.record import Trace
 
@@ -218,7 +218,13 @@ def formula_of(step: Step) -> str:
     """`A = softmax over keys`; a formula that begins with its own symbol says it all."""
     if step.formula.startswith(f"{step.symbol} "):
         return step.formula
-    return f"{step.symbol} = {step.formula}".removesuffix(" = ")
+    return f"{shown_symbol(step)} = {step.formula}".removesuffix(" = ")
+
+
+def shown_symbol(step: Step) -> str:
+    """The symbol of a step in its title: its own, where others with the same symbol are shown beside it."""
+    row = TABLE.get(step.name)
+    return row.shown if row and row.shown else step.symbol
 
 
 def shape_of(trace: Trace, step: Step) -> str:

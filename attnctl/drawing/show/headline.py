@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnctl.base.words import all_of, number_repeats, plural
-from attnctl.drawing.screen import Line, Screen
+from attnctl.drawing.screen import Line, Screen, Span
 from attnctl.drawing.screen.text import fold_text
 from attnctl.math import Array, Cell, names
 from attnctl.math.kind import KIND
@@ -134,15 +134,20 @@ def rule_words(rule: Any) -> str:
     return f"{name.replace('_', ' ')} {words}"
 
 
-def headline(trace: Trace, screen: Screen, *, full: bool = False) -> Iterator[Line]:
-    """The sentence (unless `full` its beginning), what it attends to if that is another, and the facts."""
+def headline(
+    trace: Trace, screen: Screen, *, full: bool = False, more: Sequence[str] = ()
+) -> Iterator[Line]:
+    """The sentence (unless `full` its beginning), what it attends to if that is another, and the facts.
+
+    `more` is said after the facts.
+    """
     if trace.sentence is not None:
         yield from sentence_lines(trace.sentence, screen, full=full)
     context = trace.header.get("context")
     if context is not None:
         yield from sentence_lines(f"context  {context}", screen, full=full)
 
-    words = facts(trace)
+    words = [*facts(trace), *more]
     if words:
         yield from screen.flow([(screen.printable(fact), "aside") for fact in words], screen.dot)
 
@@ -168,7 +173,7 @@ def beginning(sentence: str) -> tuple[str, int]:
 
 MOST_KEYS = 4  # keys that are named one by one
 MOST_HEADS = 8  # heads that have a sentence each
-RANDOM = "Random weights mean nothing: try attnctl run example:it-was-tired"
+RANDOM = "random weights: try example:it-was-tired"
 
 ULPS = 8  # numbers that differ by no more than so many units in the last place are the same for a person
 
@@ -215,13 +220,14 @@ class Namer:
 
 
 def look_lines(trace: Trace, screen: Screen, heads: Sequence[int] | None) -> Iterator[Line]:
-    """For each of these heads the row that looks hardest at one key."""
+    """For each of these heads the row that looks hardest at one key, side by side where there is room."""
     weights = trace[WEIGHTS]
     name = Namer(trace, screen)
     leads = list(np.ndindex(*weights.shape[:-2]))
     if heads is not None and trace.steps[WEIGHTS].axes[:-2] == ("head",):
         leads = [(head,) for head in heads]
 
+    sentences: Line = []
     for lead in leads[:MOST_HEADS]:
         query = hardest_look(weights[lead])
         if query is None:
@@ -230,13 +236,25 @@ def look_lines(trace: Trace, screen: Screen, heads: Sequence[int] | None) -> Ite
         who = name.row(WEIGHTS, (*lead, query))
         at_whom = name.seen((query,), find_ties(row))
         share = percent(float(row.max())).replace(" ", UNBROKEN)  # a number stays beside its %
-        for line in screen.flow([(f"{who} looks most at {at_whom}, {share}", "")], ""):
-            yield [(text.replace(UNBROKEN, " "), style) for text, style in line]
+        sentences.append((f"{who} looks most at {at_whom}, {share}", ""))
 
     if len(leads) > MOST_HEADS:
-        yield [(screen.printable(f"… and {plural(len(leads) - MOST_HEADS, 'head')} more"), "aside")]
-    if has_random_weights(trace):
-        yield from screen.sentence(RANDOM, "aside")
+        more = f"… and {plural(len(leads) - MOST_HEADS, 'head')} more"
+        sentences.append((screen.printable(more), "aside"))
+
+    for line in one_line_or_several(sentences, screen):
+        yield [(text.replace(UNBROKEN, " "), style) for text, style in line]
+
+
+def one_line_or_several(sentences: Sequence[Span], screen: Screen) -> list[Line]:
+    """The sentences in a line where all of them fit, else a line each."""
+    side_by_side = screen.flow(list(sentences), screen.dot) if sentences else []
+    if len(side_by_side) <= 1:
+        return side_by_side
+    lines: list[Line] = []
+    for sentence in sentences:
+        lines += screen.flow([sentence], "")
+    return lines
 
 
 def hardest_look(weights: Array) -> int | None:

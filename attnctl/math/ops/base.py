@@ -266,7 +266,7 @@ class AddAll(Backward):
 
     signature = "..., ..." + "[, ..." * 5 + "]" * 5 + " -> ..."
     linear = (tuple(range(7)),)
-    words = "What several steps read has a gradient through each; they are added up."
+    words = "Several steps read it, so it has a gradient through each of them; these are added up."
 
     def apply(self, *ways: Array) -> Array:
         return reduce(np.add, ways)

@@ -53,7 +53,7 @@ def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
         yield from finding_lines(report, finding, before, screen)
         before = finding.step
     if report.findings and report.reading and not report.unasked:
-        yield from flowing(f"Read {report.reading}, which is nearest.", screen)
+        yield from flowing(f"Closest when read with {report.reading}.", screen)
     yield from name_pages(report, screen)
 
     if not report.findings and not report.broken:

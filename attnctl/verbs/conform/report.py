@@ -317,7 +317,7 @@ SIGNS = {
 
 
 def list_lines(conformance: Conformance, screen: Screen) -> Iterator[Element]:
-    """The report on a screen: the table, the verdict, what was not run, and each mistake with a case."""
+    """The report on a screen: the verdict, the table, what was not run, and each mistake with a case."""
     failures = [feature.failure for feature in conformance.features if feature.failure]
     unasked = [failure for failure in failures if failure.mistake == UNASKED]
     # What is there in every call comes first: everything below is judged with it.
@@ -325,9 +325,10 @@ def list_lines(conformance: Conformance, screen: Screen) -> Iterator[Element]:
         sentence = unasked[0].sentence
         yield from screen.sentence(f"{sentence[0].upper()}{sentence[1:]}.", "bad")
 
+    style = "" if conformance.agrees is None else "right" if conformance.agrees else "bad"
+    yield from screen.sentence(summarise(conformance), style)
     if conformance.agrees is not None:
         yield from make_table(conformance, screen).lines()
-    yield from screen.sentence(summarise(conformance))
 
     for reason, names in list_skipped(conformance).items():
         yield from screen.sentence(f"Skipped: {', '.join(names)}: {reason}.", "aside")

@@ -314,6 +314,11 @@ def read_signature(parameters: Sequence[Parameter] | None, request: Request) -> 
     used = frozenset({*qkv, *keywords.values(), *sizes.values(), *handed.values()})
     taken = {*used, *off, *renames, *profile.gives(2, 1, 8)}  # of any sizes
     unknown = [name for name in required if name not in taken]
+    if unknown[:1] == ["self"]:
+        raise AttnError(
+            "it is a method without its object, self; name a function, or write one that makes the object "
+            "and calls it"
+        )
     if unknown:
         ours = f"OURS, like {D_OUTPUT}" if request.backward and not handed else "OURS"
         raise AttnError(
@@ -430,8 +435,9 @@ def find_inputs(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> 
     are_others = any(renames.get(name, ours) != ours for name, ours in zip(names, INPUTS, strict=False))
     have_places = len(parameters) >= 3 and all(param.kind in BY_PLACE for param in parameters[:3])
     if are_others or not have_places:
+        takes = f"it takes ({', '.join(names)})" if names else "it does not say what it takes"
         raise AttnError(
-            f"it takes ({', '.join(names)}), and not Q, K and V; wrap it in a function (q, k, v); a layer "
+            f"{takes}, and not Q, K and V; wrap it in a function (q, k, v); a layer "
             "with weights of its own is held by attnctl.testing.check_module(layer, x, backward=True)"
         )
     return ()

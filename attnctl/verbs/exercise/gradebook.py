@@ -83,7 +83,7 @@ def remark(mark: Mark, *, answers: bool = True) -> str:
     if mark.verdict in {RIGHT, BLANK} and not mark.words:
         return ""
     if mark.verdict == UNTOLD:
-        return f"{mark.step}: cannot be told from what is written before it."
+        return f"{mark.step}: the numbers written before it do not settle whether this is right."
 
     words = f"{mark.step}: {mark.words or 'wrong'}"
     if mark.mistake:

@@ -121,6 +121,29 @@ def facts_on(trace: Trace) -> list[str]:
     return facts(replace(trace, header={**trace.header, "config": config}))
 
 
+MEANINGS = {
+    "self-attention": "each token takes from all tokens of its own sentence",
+    "cross-attention": "each token takes from the tokens of another sentence",
+    "head": "queries, keys and values with weights of their own",
+    "heads": "each with queries, keys and values of its own; what they give is put side by side",
+    "kv heads": "heads of keys and values, each shared by several heads of queries",
+    "d_model": "how many numbers stand for a token",
+    "d_k": "how many numbers a query and a key have",
+    "d_v": "how many numbers a value has",
+    "causal": "a token sees itself and those before it",
+}
+"""What a sheet says of the words of its facts, to someone who meets them here."""
+
+
+def words_on(trace: Trace) -> list[tuple[str, str]]:
+    """Each fact of the run with what its word means; "" where the formulas say it."""
+    explained = []
+    for fact in facts_on(trace):
+        word = fact.strip("0123456789 ")
+        explained.append((fact, MEANINGS.get(word, "")))
+    return explained
+
+
 def task_of(exercise: Exercise) -> str:
     if exercise.is_key:
         return f"The answers, to {exercise.decimals} decimals."
@@ -160,12 +183,13 @@ def write_markdown(exercises: Sequence[Exercise], stream: TextIO) -> None:
 def markdown_lines(exercise: Exercise) -> Iterator[str]:
     yield f"# {inline(title_of(exercise))}"
     yield ""
-    yield ", ".join(map(inline, facts_on(exercise.trace)))
-    yield ""
     name = f"**{inline(visible(str(exercise.student)))}**" if exercise.student else BOX * 5
     yield f"Name: {name}"
     yield ""
     yield f"**{task_of(exercise)}**"
+    yield ""
+    for fact, meaning in words_on(exercise.trace):
+        yield f"- {inline(fact)}{f': {meaning}' if meaning else ''}"
     yield ""
 
     without_tables = steps_without_tables(exercise)
@@ -223,25 +247,183 @@ def article(exercise: Exercise, *, typed: bool) -> Iterator[str]:
     """A sheet; its blanks are boxes to type in, or to write in on paper."""
     yield "<article>"
     yield f"<h1>{escape(title_of(exercise))}</h1>"
-    yield f'<p class="facts">{escape(" · ".join(map(visible, facts_on(exercise.trace))))}</p>'
     yield f'<p class="who">Name {name_html(exercise, typed=typed)}</p>'
     yield f'<p class="task">{escape(task_of(exercise))}</p>'
+    yield f'<p class="facts">{"; ".join(word_html(*word) for word in words_on(exercise.trace))}</p>'
 
-    without_tables = steps_without_tables(exercise)
-    with_tables = set(steps_with_tables(exercise))
-    for step in exercise.steps:
-        if step.name in without_tables:
-            yield f'<p class="way">{formula_name(step)}{escape(formula_on(step))}</p>'
-        if step.name in with_tables:
-            kind = ' class="fill"' if step.name in exercise.blank else ""
-            formula = f"<span>{escape(formula_on(step))}</span>"
-            title = escape(f"{step.name}{say_points(exercise, step.name)}")
-            yield f'<section{kind}>\n<h2>{title} {formula}</h2>\n<div class="matrices">'
-            for table in tables_of(exercise, step.name):
-                yield table_html(table, step.name, typed=typed)
-            yield "</div>\n</section>"
-
+    layout = max(lay_out(exercise, heads_beside=False), lay_out(exercise, heads_beside=True), key=zoom_of)
+    yield f'<div class="{" ".join(layout.classes)}">'
+    is_first = True
+    for line in layout.lines:
+        yield '<div class="row">'
+        for stage in line:
+            if not is_first:
+                yield from arrow_html(stage)
+            yield from stage_html(exercise, stage, typed=typed)
+            is_first = False
+        yield "</div>"
+    yield "</div>"
     yield "</article>"
+
+
+def word_html(fact: str, meaning: str) -> str:
+    said = f"<b>{escape(visible(fact))}</b>"
+    return f"{said}: {escape(meaning)}" if meaning else said
+
+
+class SheetStage(NamedTuple):
+    """Steps that are made of those to the left of them, and the formulas on the arrow that leads there."""
+
+    steps: list[Step]
+    on_arrow: list[str]
+
+
+def stages(exercise: Exercise) -> list[SheetStage]:
+    """The tables of a sheet from left to right; one without is a formula on the next arrow."""
+    with_tables = set(steps_with_tables(exercise))
+    without_tables = steps_without_tables(exercise)
+
+    found: list[SheetStage] = []
+    on_arrow: list[str] = []
+    for steps in steps_by_depth(exercise.steps):
+        untabled = [step for step in steps if step.name in without_tables]
+        on_arrow += [f"{formula_name(step)}{formula_on(step)}" for step in untabled]
+        shown = [step for step in steps if step.name in with_tables]
+        if shown:
+            found.append(SheetStage(shown, on_arrow))
+            on_arrow = []
+
+    return found
+
+
+def steps_by_depth(steps: Sequence[Step]) -> list[list[Step]]:
+    """Steps behind all that they are made of; what is given stands just before the first that reads it."""
+    depth_of: dict[str, int] = {}
+    for step in steps:
+        depths = [depth_of[name] + 1 for name in step.inputs if name in depth_of]
+        depth_of[step.name] = max(depths, default=0)
+
+    for step in steps:
+        readers = [depth_of[reader.name] for reader in steps if step.name in reader.inputs]
+        if not step.inputs and readers:
+            depth_of[step.name] = min(readers) - 1
+
+    by_depth: dict[int, list[Step]] = {}
+    for step in steps:
+        by_depth.setdefault(depth_of[step.name], []).append(step)
+    return [by_depth[depth] for depth in sorted(by_depth)]
+
+
+class PaperSize(NamedTuple):
+    """Millimetres on paper, before they are made smaller."""
+
+    width: float
+    height: float
+
+
+PAPER = PaperSize(width=277, height=138)
+"""What an A4 page in landscape has for matrices, below the name and the task."""
+
+ARROW = 14  # millimetres of an arrow between two stages
+ZOOMS = range(100, 35, -5)
+"""Per cent of their size that matrices may be drawn at, so that all of a sheet stands on one page."""
+
+
+class SheetLayout(NamedTuple):
+    """Stages in lines on one page, at so many per cent of their size; 0 where they do not fit on one."""
+
+    zoom: int
+    lines: list[list[SheetStage]]
+    heads_beside: bool
+
+    @property
+    def classes(self) -> list[str]:
+        """What style.css knows it by."""
+        if not self.zoom:
+            return ["steps"]
+        return ["steps", "fit", f"z{self.zoom}", *(["beside"] if self.heads_beside else [])]
+
+
+def zoom_of(layout: SheetLayout) -> int:
+    return layout.zoom
+
+
+def lay_out(exercise: Exercise, *, heads_beside: bool) -> SheetLayout:
+    """The layout of a sheet with the heads of a step side by side, or one below the other."""
+    all_stages = stages(exercise)
+    sizes = [size_of_stage(exercise, stage, heads_beside=heads_beside) for stage in all_stages]
+
+    for zoom in ZOOMS:
+        room = PaperSize(PAPER.width * 100 / zoom, PAPER.height * 100 / zoom)
+        lines: list[list[SheetStage]] = []
+        used = PaperSize(room.width, 0)  # of the last line
+        height = 0.0
+        for stage, size in zip(all_stages, sizes, strict=True):
+            if used.width + size.width > room.width:
+                height += used.height
+                lines.append([])
+                used = PaperSize(0, 0)
+            lines[-1].append(stage)
+            used = PaperSize(used.width + size.width, max(used.height, size.height))
+
+        is_wide_enough = max((size.width for size in sizes), default=0) <= room.width
+        if is_wide_enough and height + used.height <= room.height:
+            return SheetLayout(zoom, lines, heads_beside)
+
+    return SheetLayout(0, [all_stages], heads_beside)
+
+
+def size_of_stage(exercise: Exercise, stage: SheetStage, *, heads_beside: bool) -> PaperSize:
+    """How much paper a stage takes: the arrow to it, then its steps one below the other."""
+    on_arrow = max((len(formula) for formula in stage.on_arrow), default=0)
+    arrow = max(ARROW, on_arrow * 1.9)
+    width = height = 0.0
+    for step in stage.steps:
+        width = max(width, len(formula_on(step)) * 2.0)
+        sizes = [size_of_table(table) for table in tables_of(exercise, step.name)]
+        widths = [size.width for size in sizes]
+        heights = [size.height for size in sizes]
+        if heads_beside:
+            width = max(width, sum(widths))
+            height += 13 + max(heights)
+        else:
+            width = max(width, *widths)
+            height += 13 + sum(heights)
+    return PaperSize(arrow + width, height + 4)
+
+
+def size_of_table(table: SheetTable) -> PaperSize:
+    label = max(map(len, table.rows), default=0) * 2 + 4
+    texts = [cell.text for row in table.cells for cell in row]
+    has_blanks = "" in texts
+    widest = max(map(len, (*texts, *table.columns)), default=0) * 2.1 + 4
+    cell = max(18.5, widest) if has_blanks else widest
+    row_height = 8.4 if has_blanks else 6.2
+    titles = 11 if table.caption else 6
+    return PaperSize(label + cell * len(table.columns), titles + row_height * len(table.rows))
+
+
+def arrow_html(stage: SheetStage) -> Iterator[str]:
+    formulas = "".join(f'<p class="way">{escape(formula)}</p>' for formula in stage.on_arrow)
+    yield f'<div class="arrow">{formulas}<i></i></div>'
+
+
+def stage_html(exercise: Exercise, stage: SheetStage, *, typed: bool) -> Iterator[str]:
+    yield '<div class="stage">'
+    for step in stage.steps:
+        yield from step_html(exercise, step, typed=typed)
+    yield "</div>"
+
+
+def step_html(exercise: Exercise, step: Step, *, typed: bool) -> Iterator[str]:
+    kind = ' class="fill"' if step.name in exercise.blank else ""
+    is_given = ' class="given"' if isinstance(step.op, Given) else ""
+    formula = f"<span{is_given}>{escape(formula_on(step))}</span>"
+    title = escape(f"{step.name}{say_points(exercise, step.name)}")
+    yield f'<section{kind}>\n<h2>{title} {formula}</h2>\n<div class="matrices">'
+    for table in tables_of(exercise, step.name):
+        yield table_html(table, step.name, typed=typed)
+    yield "</div>\n</section>"
 
 
 def name_html(exercise: Exercise, *, typed: bool) -> str:

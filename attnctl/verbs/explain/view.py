@@ -23,7 +23,7 @@ from attnctl.store.files import encode_json, sink
 from attnctl.store.header import as_json_data
 from attnctl.verbs.explain import SHOWN, Explainer, Explanation, Node, Parts, labels
 
-DIFFERS = "but the dump has {} here"
+DIFFERS = "but {} was recorded here"
 ROUNDED = "rounding to {} moved it from {}"
 MAXIMUM = "{} is the maximum of the row: softmax subtracts it from every score"
 """What is said below the arithmetic of a cell."""

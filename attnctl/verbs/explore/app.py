@@ -19,6 +19,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import DataTable, Footer, HelpPanel, Input, OptionList, Static
+from textual.widgets._footer import FooterKey
 
 from attnctl.base.errors import AttnError
 from attnctl.drawing.screen import Line, Screen
@@ -43,6 +44,22 @@ class MatrixTable(DataTable[Text], can_focus=False):
         if "row" in place and "column" in place and not place.get("out_of_bounds"):
             event.stop()
             await self.app.run_action(f"cell({place['row']},{place['column']})")
+
+
+class KeyLine(Footer):
+    """As many keys as there is room for, none of them cut: the help has the rest."""
+
+    def compose(self) -> ComposeResult:
+        room = self.app.size.width
+        for key in super().compose():
+            if isinstance(key, FooterKey):
+                room -= cells(f"{key.key_display} {key.description} ")
+                if room < 0:
+                    return
+            yield key
+
+    def on_resize(self) -> None:
+        self.refresh(recompose=True)
 
 
 def bind(
@@ -136,7 +153,7 @@ class Explorer(App[int]):
         with Horizontal(id="ask"):
             yield Static(id="question")
             yield Input(compact=True)
-        yield Footer(compact=True)
+        yield KeyLine(compact=True)
 
     def on_mount(self) -> None:
         if sys.__stdin__ is not None and sys.__stdin__.isatty() and hasattr(select, "poll"):
@@ -179,11 +196,12 @@ class Explorer(App[int]):
         screen = self.marks
         title = self.text(view.title(walk, screen))
         heading = self.text(*view.heading(walk, screen))
-        arithmetic = self.text(*view.arithmetic_lines(walk, screen, self.precision))
+        result = view.result_lines(walk, screen, self.precision)
+        arithmetic = view.arithmetic_lines(walk, screen, self.precision)
 
         self.query_one("#title", Static).update(title)
         self.query_one("#heading", Static).update(heading)
-        self.query_one("#arithmetic", Static).update(arithmetic)
+        self.query_one("#arithmetic", Static).update(self.text(*result, *arithmetic))
         self.query_one("#below").scroll_home(animate=False)
         self.show_choices("#steps", view.step_lines(walk, screen), walk.layer.steps.index(walk.step))
         self.show_choices("#operands", view.operand_lines(walk, screen), walk.operand)

@@ -76,6 +76,15 @@ def operand_lines(walk: ExplorerState, screen: Screen) -> Iterator[Line]:
         yield [(screen.printable(walk.layer.explainer.spell(step, cell)), "")]
 
 
+def result_lines(walk: ExplorerState, screen: Screen, precision: int = 4) -> Iterator[Line]:
+    """The cell and its number, which stand below the arithmetic and may be further down than the screen."""
+    node = walk.node
+    if node is None or node.explanation is None:
+        return
+    page = Page(walk.layer.explainer, screen, precision)
+    yield [(screen.printable(node.name), "label"), (f" = {screen.printable(page.number(node.value))}", "")]
+
+
 def arithmetic_lines(walk: ExplorerState, screen: Screen, precision: int = 4) -> Iterator[Line]:
     """The explanation of the cell, as `explain` has it."""
     node = walk.node

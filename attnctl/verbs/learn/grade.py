@@ -414,17 +414,19 @@ def read_matrix(value: Any) -> Typed:
 
     def to_lists(part: Any, depth: int) -> Any:
         if isinstance(part, Mapping):
-            raise AttnError("a mapping where numbers are wanted; write rows, like [[0.1, 0.9], [0.5, 0.5]]")
+            raise AttnError(
+                "a mapping where numbers are wanted; write rows, like [[0.12, 0.88], [0.54, 0.46]]"
+            )
         if isinstance(part, Sequence) and not isinstance(part, str):
             if depth > 4:
-                raise AttnError("too many brackets; write rows, like [[0.1, 0.9], [0.5, 0.5]]")
+                raise AttnError("too many brackets; write rows, like [[0.12, 0.88], [0.54, 0.46]]")
             return [to_lists(inner, depth + 1) for inner in part]
         cells.append(read_number(str(part)))
         return float(cells[-1].numbers)
 
     rows = to_lists(data, 0)
     if not isinstance(rows, list) or not cells:
-        raise AttnError("no matrix; write its rows, like [[0.1, 0.9], [0.5, 0.5]]")
+        raise AttnError("no matrix; write its rows, like [[0.12, 0.88], [0.54, 0.46]]")
     try:
         array = np.array(rows, dtype=np.float64)
     except ValueError:

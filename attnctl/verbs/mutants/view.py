@@ -9,6 +9,7 @@ from attnctl.base.words import plural
 from attnctl.drawing.screen import Screen, Span
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
+from attnctl.drawing.screen.text import fold_text
 from attnctl.verbs.mutants.survey import KernelOutcome, Survey
 from attnctl.verbs.mutants.tested import Score
 
@@ -17,6 +18,9 @@ LEAST = 1e-5
 
 ONE = 0.995
 """From here on a share is said in whole per cent."""
+
+INDENT = "    "
+"""Before code that stands below its table."""
 
 TITLES = ("passes, and is wrong", "off by", "outside", "told by", "")
 
@@ -47,7 +51,7 @@ def survey_lines(survey: Survey, screen: Screen) -> Iterator[Element]:
                 (screen.printable(words[outcome.name]), "aside"),
             ]
         )
-    yield from Listing(screen, [list(TITLES)], rows, frozenset({0, 4})).fit(4).lines()
+    yield from lines_with_code(Listing(screen, [list(TITLES)], rows, frozenset({0, 4})))
     yield from screen.sentence(
         "Off by: the largest difference, by the largest right number. Outside: the share of numbers beyond "
         "the criterion.",
@@ -59,6 +63,24 @@ def survey_lines(survey: Survey, screen: Screen) -> Iterator[Element]:
         yield []
         yield from screen.sentence(f"{number} tells {told} of them apart, and right programs pass it:")
         yield [("  ", ""), (command, "")]
+
+
+def lines_with_code(listing: Listing) -> Iterator[Element]:
+    """A table whose last column is code: on a terminal too narrow for it it stands below, unbroken."""
+    if listing.fits:
+        yield from listing.lines()
+        return
+
+    screen = listing.screen
+    last = len(listing.titles[0]) - 1
+    numbers = [row[:last] for row in listing.rows]
+    titles = [line[:last] for line in listing.titles]
+    yield from Listing(screen, titles, numbers, listing.left - {last}).fit(last - 1).lines()
+
+    for row in listing.rows:
+        yield [row[0]]
+        for line in fold_text(row[last][0], screen.width - len(INDENT)):
+            yield [(INDENT, ""), (line, row[last][1])]
 
 
 def said_of_right(right: Sequence[KernelOutcome]) -> str:
@@ -102,7 +124,7 @@ def score_lines(score: Score, screen: Screen) -> Iterator[Element]:
         )
     if rows:
         titles = ["survives", "off by", "on these inputs", ""]
-        yield from Listing(screen, [titles], rows, frozenset({0, 2, 3})).fit(2).lines()
+        yield from lines_with_code(Listing(screen, [titles], rows, frozenset({0, 2, 3})))
 
     names_by_reason: dict[str, list[str]] = {}
     for name, reason in score.equivalent.items():

@@ -152,10 +152,10 @@ def sentence_of(claim: claims.Claim, name: Namer) -> str:
 
 
 def say_mix(claim: claims.Mix, name: Namer) -> str:
-    parts = [f"{percent(share)} of {name.key(key)}" for key, share in claim.parts]
+    parts = [f"{percent(share)} of V[{name.key(key)}]" for key, share in claim.parts]
     if claim.rest >= LEAST_SHARE:
-        parts.append(f"{percent(claim.rest)} of others")
-    return f"{name.row(claim.step, claim.row)} is {all_of(parts)}."
+        parts.append(f"{percent(claim.rest)} of other rows")
+    return f"{name.row(claim.step, claim.row)} gets {all_of(parts)}."
 
 
 def say_odd_rows(claim: claims.OddRows, name: Namer) -> str:
@@ -237,8 +237,8 @@ def say_slopes(claim: claims.Extremes, name: Namer) -> str:
             continue
         moves = "raises" if slope > 0 else "lowers"
         effects.append(
-            f"raising {cell_name(name, step, cell)} by a little {moves} "
-            f"the loss by {four_digits(abs(slope))} times as much"
+            f"a small increase of {cell_name(name, step, cell)} {moves} "
+            f"the loss by {four_digits(abs(slope))} × that increase"
         )
 
     text = f"{'; '.join(effects)}."
