@@ -74,6 +74,8 @@ class PageFinding:
     """For each trace what its numbers, the others beside them, and their difference are called."""
     opening: str = ""  # what it comes to, as HTML: read before the rest is opened
     first: int = 0  # the trace to open at, where no cell is marked
+    kind: str = ""  # right or wrong, where it is a verdict; else it states facts
+    kinds: Sequence[str] = ()  # of each trace the same
 
 
 def pieces(
@@ -156,7 +158,8 @@ def describe_finding(finding: PageFinding, *, opened: bool) -> str:
     words = f'<summary>In full</summary><pre tabindex="0">{escape(finding.text)}</pre>'
     tag = "<details open>" if opened else "<details>"
     rest = f"{tag}{words}</details>"
-    return f'<section id="finding" aria-label="finding">{finding.opening}{rest}</section>\n'
+    kind = f' class="{finding.kind}"' if finding.kind else ""
+    return f'<section id="finding"{kind} aria-label="finding">{finding.opening}{rest}</section>\n'
 
 
 def encode_page(text: str) -> bytes:
@@ -173,6 +176,8 @@ def add_finding(described: Sequence[dict[str, Any]], finding: PageFinding, block
         }
     for entry, name in zip(described, finding.names, strict=False):
         entry["view"]["name"] = ": ".join(filter(None, [name, entry["view"]["sentence"]]))
+    for entry, kind in zip(described, finding.kinds, strict=False):
+        entry["view"]["kind"] = kind
     for entry, panels in zip(described, finding.panels, strict=False):
         entry["view"]["panels"] = panels
 

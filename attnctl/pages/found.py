@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from html import escape
@@ -22,6 +22,7 @@ from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
 from attnctl.models.run import ModelInput, run_model
 from attnctl.pages import Marks, PageFinding, asset, draw_trace, pieces
+from attnctl.pages.cards import NEXT, heading_of, names_of_files, open_check
 from attnctl.pages.describe import ROOM
 from attnctl.pages.html import html_paragraphs, html_table, text
 from attnctl.pages.tables import file_name
@@ -30,7 +31,7 @@ from attnctl.record.linear import ApartError
 from attnctl.store.source import read_one
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.report import CheckedTrace, Report
-from attnctl.verbs.check.view import lines_of_checked, sentences
+from attnctl.verbs.check.view import lines_of_checked
 from attnctl.verbs.conform.report import Conformance, causes, summarise
 from attnctl.verbs.diff import Difference, differing
 from attnctl.verbs.diff.view import STEP_TITLES, apart, settings_apart, step_row, sum_words, verdict
@@ -46,9 +47,6 @@ A_AND_B = {"own": "A", "other": "B", "delta": "B − A"}
 """What the numbers of a trace are called on its page, and those beside them."""
 
 MOST_CASES = 50  # failing cases of a target that its page shows
-
-NEXT = '<p class="command" id="next" hidden>Why: <code></code></p>'
-"""The place of the command that explains the number at which a page opens: its script knows the file."""
 
 VERDICTS = {True: "conforms", False: "does not conform", None: "was not held to anything"}
 """What the heading says of a target."""
@@ -162,34 +160,48 @@ def check_pieces(found: Sequence[Report | CheckedTrace]) -> Iterator[bytes]:
     several = [checked for checked in found if isinstance(checked, CheckedTrace)]
     reports = [checked.report if isinstance(checked, CheckedTrace) else checked for checked in found]
     judged = [report for report in reports if report]
+    files = names_of_files(judged)
 
     if several:
         words = "\n".join(plain_text(lines_of_checked(several, Screen())))
     else:
         words = "\n\n".join(map(str, judged))
+    for path, name in files.items():
+        words = words.replace(path, name)
+
     first_line = words.partition("\n")[0]
+    shown = [checked for checked in several if checked.report]
     finding = PageFinding(
-        title=f"check: {first_line}",
+        title=heading_of(judged, files) or first_line,
         text=words,
         marks=[report.wrong_cells() for report in judged],
+        names=[name_of_call(checked, files) for checked in shown],
         panels=[EXPECTED] * len(judged),
-        opening="".join(chain.from_iterable(map(open_check, judged))),
+        opening="".join(open_check(judged, files)),
+        kind=kind_of(report.agrees for report in judged),
+        kinds=[kind_of([checked.agrees]) for checked in shown],
     )
     yield from pieces([with_steps_between(report) for report in judged], finding)
 
 
-def open_check(report: Report) -> Iterator[str]:
-    """Each wrong step, and the mistake that explains it."""
-    step_before = None
-    for finding in report.findings:
-        spans = list(sentences(report, finding, step_before, Screen()))
-        if step_before is None:
-            spans = spans[1:]  # the title of the page is the first sentence
-        yield f"<p>{' '.join(text(sentence) for sentence, _ in spans)}</p>"
-        step_before = finding.step
+def name_of_call(checked: CheckedTrace, files: Mapping[str, str]) -> str:
+    """call 1 ✗ train.py:41 layers.2: what a trace of several is called."""
+    sign = {True: "✓", False: "✗", None: "?"}[checked.agrees]
+    words = [checked.kind, str(checked.number), sign]
+    if checked.kind != "trace":
+        at, module = checked.where
+        for path, name in files.items():
+            at = at.replace(path, name)
+        words += filter(None, [file_name(at), module])
+    return " ".join(words)
 
-    if report.findings:
-        yield NEXT
+
+def kind_of(verdicts: Iterable[bool | None]) -> str:
+    """What the frame of a finding says: right, wrong, or neither."""
+    known = {*verdicts}
+    if False in known:
+        return "wrong"
+    return "right" if known == {True} else ""
 
 
 def with_steps_between(report: Report) -> Trace:

@@ -37,7 +37,9 @@ export class Hero {
     const length = queries.join(" ").length;
     const scale = Math.min(1, innerWidth / ROOM.width);
     const large = Math.max(ROOM.least, ROOM.large * scale);
-    this.element.className = length <= large ? "large" : length <= ROOM.middle * scale ? "middle" : "small";
+    const middle = length <= ROOM.middle * scale ? "middle" : "small";
+    // Positions without words are no sentence: they are there to be chosen, not to be read.
+    this.element.className = !tokens ? "small plain" : length <= large ? "large" : middle;
     this.element.classList.toggle("two", !same);
     this.element.hidden = !queries.length;
     this.element.replaceChildren(this.curves, ...lines.map(({ line }) => line));

@@ -261,7 +261,7 @@ export class Lens {
     this.proof.show({ opened, step, cell, where: this.where(places), command, norm });
     const [row, column] = cell
       .slice(-2)
-      .map((at, i) => opened.names(step, Math.max(0, cell.length - 2) + i)[at]);
+      .map((_, i) => opened.place(step, cell, Math.max(0, cell.length - 2) + i));
     const sides = column === undefined ? (row ?? name) : `${row} → ${column}`;
     document.title = [sides, this.traces[this.at].view.called].filter(Boolean).join(" · ");
   }
@@ -400,9 +400,10 @@ export class Lens {
       hiddenBy: at((row, column) => (wrong(row, column) ? "" : whole.hiddenBy(row, column))),
       wrong: at(wrong),
     };
-    const shades = this.shadesOf(step, part, weighted);
-    if (step === opened.weights) this.weightShades = weighted ? undefined : shades;
     const beside = this.beside(step, whole, part, at);
+    const alone = this.shadesOf(step, part, weighted);
+    const shades = step === opened.weights ? alone : this.sharedBy(beside, alone);
+    if (step === opened.weights) this.weightShades = weighted ? undefined : shades;
     return beside.map((each, id) => this.shadedBy(each.shades ?? shades, { ...each, id }));
   }
 
@@ -438,6 +439,15 @@ export class Lens {
     if (weighted || this.skipped || step.block === null)
       return Shades.of(everyOf(part.rows, part.columns, part.value), { log });
     return Shades.of(this.opened.array(step.name).values, { log });
+  }
+
+  /** One scale for panels that stand side by side: that of the step, or as far as the other one goes. */
+  sharedBy(panels, shades) {
+    const others = panels.slice(1).filter((each) => !each.shades);
+    const values = others.flatMap((each) => everyOf(each.rows, each.columns, each.value));
+    const { most, signed } = Shades.of(values);
+    if (!others.length || (most <= shades.most && signed === shades.signed)) return shades;
+    return new Shades(Math.max(most, shades.most), { signed: signed || shades.signed, log: shades.log });
   }
 
   shadedBy(shades, part) {

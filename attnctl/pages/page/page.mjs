@@ -20,7 +20,7 @@ function traceButtons(nav, traces, choose) {
     ...traces.map(({ view }, at) => {
       const button = make(
         "button",
-        { type: "button", "aria-pressed": "false" },
+        { type: "button", class: view.kind || null, title: view.name, "aria-pressed": "false" },
         make("bdi", {}, view.name),
       );
       button.addEventListener("click", () => choose(at));

@@ -237,10 +237,10 @@ function explainedRule(opened, step, cell) {
   return rule < 0 ? "" : step.hides.names[rule];
 }
 
-/** The words at the last two places of a cell. */
+/** The words at the last two places of a cell; a number says of which axis it is. */
 function ends(opened, step, cell) {
   const start = Math.max(0, cell.length - 2);
-  return cell.slice(start).map((at, i) => opened.names(step, start + i)[at]);
+  return cell.slice(start).map((_, i) => opened.place(step, cell, start + i));
 }
 
 /** A cell and what it comes from, as long as that is one cell: back to where a sum is taken. */

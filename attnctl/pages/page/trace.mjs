@@ -42,6 +42,12 @@ class Opened {
     return words || Array.from({ length: step.shape[axis] }, (_, at) => String(at));
   }
 
+  /** A place of a cell in words: a token, or a number and its axis. */
+  place(step, cell, axis) {
+    const word = this.names(step, axis)[cell[axis]];
+    return step.words[axis] ? word : `${step.axes[axis]} ${word}`;
+  }
+
   /** [queries, keys] of the weights, as words. */
   sides() {
     if (!this.weights) return [[], []];
