@@ -114,7 +114,7 @@ def card_html(card: FoundCard, names: Mapping[str, str], *, several: bool) -> st
         is_said = place is not None and sentence.startswith(place.text)
         if style == "aside" or is_said or sentence.startswith("It is what you get when "):
             continue
-        lines.append(f"<p>{numbered_link(card, sentence)}</p>")
+        lines.append(f"<p>{numbered_link(card, sentence, several=several)}</p>")
 
     pattern = pattern_of(report, finding)
     if pattern and pattern not in finding.hint:
@@ -151,7 +151,7 @@ def steps_by(card: FoundCard) -> list[str]:
     return [step, *others]
 
 
-def numbered_link(card: FoundCard, sentence: str) -> str:
+def numbered_link(card: FoundCard, sentence: str, *, several: bool) -> str:
     """A sentence with the name of its step as a link to the number that is furthest off."""
     step = card.finding.step
     words = text(sentence)
@@ -159,16 +159,18 @@ def numbered_link(card: FoundCard, sentence: str) -> str:
         return words
     gap = card.finding.gap
     shown = f"found {format_number(gap.found)}, expected {format_number(gap.expected)}"
-    address = cell_address(card.report.trace, step, gap.at)
+    address = cell_address(card.report.trace, step, gap.at, f"T{card.trace}" if several else "")
     link = f'<a href="{text(address)}">{text(step)}</a>'
     return f"{link}{words.removeprefix(text(step)).rstrip('.')}: {text(shown)}."
 
 
-def cell_address(trace: Trace, step: str, cell: Sequence[int]) -> str:
-    """The address of a cell on the page of one trace: #H0/love/AI/scores."""
+def cell_address(trace: Trace, step: str, cell: Sequence[int], number: str = "") -> str:
+    """The address of a cell on a page: #H0/love/AI/scores; of several traces with the number of its own."""
     speller = Speller(trace)
     axes = trace.steps[step].axes
-    lead = "".join(f"{LETTERS.get(axis, axis)}{at}" for axis, at in zip(axes[:-2], cell, strict=False))
+    lead = number + "".join(
+        f"{LETTERS.get(axis, axis)}{at}" for axis, at in zip(axes[:-2], cell, strict=False)
+    )
     first = max(0, len(cell) - 2)
     inner = []
     for axis in range(first, len(cell)):

@@ -199,6 +199,21 @@ def shown_blocks(lines: Sequence[CodeLine]) -> Iterator[tuple[bool, Sequence[Cod
             begin = at
 
 
+def shown_near(lines: Sequence[CodeLine]) -> Iterator[CodeLine | None]:
+    """The lines near what is wrong or was put there, and None where others are left out."""
+    telling = [at for at, line in enumerate(lines) if line.kind]
+    near = {at + by for at in telling for by in range(-NEAR, NEAR + 1)}
+    last = -1
+    for at, line in enumerate(lines):
+        if at in near:
+            if at != last + 1:
+                yield None
+            yield line
+            last = at
+    if last != len(lines) - 1:
+        yield None
+
+
 # --- as HTML ---
 
 

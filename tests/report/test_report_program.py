@@ -2,11 +2,15 @@
 
 import html
 import re
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
 from command_line import call
 
+import attnctl
+from attnctl.drawing.pictures.png import MONO
+from attnctl.pages.code_picture import check_picture
 from attnctl.pages.patterns import say_pattern
 from attnctl.pages.program import code_lines, compare, shown_blocks
 from attnctl.verbs.check.report import ProgramListing
@@ -97,3 +101,27 @@ def test_rows_in_other_places_are_told():
     )
     found[0, 0] += 1
     assert say_pattern(found, right, ("head", "query", "d_k")) == ""
+
+
+def test_a_picture_for_a_pull_request_has_the_line_and_its_mistake(folder):
+    assert call("check", folder / "wrong.py", "-o", folder / "found.svg")[0] == 1
+    drawn = ET.parse(folder / "found.svg")
+    words = [text for text in drawn.getroot().itertext() if text.strip()]
+    assert words[0] == "1 mistake in wrong.py"
+    assert "The scores are not scaled." in words
+    assert any(line.startswith("scores = ") for line in words)
+    assert str(folder) not in "".join(words)
+
+
+def test_a_picture_of_what_agrees_says_so(folder):
+    right = attnctl.run("I love AI", heads=2)
+    picture = check_picture([attnctl.check(right)])
+    assert "agrees: " in picture.svg
+    assert "mistake" not in picture.svg
+
+
+def test_letters_of_programs_are_shipped(folder):
+    pytest.importorskip("resvg_py")
+    assert call("check", folder / "wrong.py", "-o", folder / "found.png")[0] == 1
+    assert (folder / "found.png").read_bytes().startswith(b"\x89PNG")
+    assert MONO.stat().st_size < 60_000
