@@ -222,16 +222,27 @@ def asset(name: str) -> str:
     return whole if name.endswith(".html") else SPARED.sub("", whole)
 
 
-def page_of_tables(title: str, heading: str, facts: str, body: Sequence[str]) -> bytes:
-    """A page of these parts, which are HTML; the other texts are not. It runs no script."""
+def page_of_tables(
+    title: str, heading: str, facts: str, body: Sequence[str], *, finding: str = ""
+) -> bytes:
+    """A page of these parts; body and finding are HTML, the other texts are not. It runs no script."""
     places = heading_places(title, heading, facts)
-    places |= {"policy": policy(runs=False), "body": "\n".join(body)}
+    places |= {"policy": policy(runs=False), "body": "\n".join(body), "finding": finding}
     return encode_page(PLACE.sub(lambda place: places[place[1]], asset("tables.html")))
 
 
 def heading_places(title: str, heading: str, facts: str) -> dict[str, str]:
     words = {"title": title, "heading": heading, "facts": facts}
-    return {name: escape(word) for name, word in words.items()} | {"style": asset("style.css")}
+    return {name: keep_joined(escape(word)) for name, word in words.items()} | {"style": asset("style.css")}
+
+
+EMOJI = "\u2190-\u2bff\U0001f000-\U0001faff"
+JOINER = re.compile(f"(?<=[{EMOJI}\ufe0f])\u200d(?=[{EMOJI}])")
+
+
+def keep_joined(words: str) -> str:
+    """HTML in which what joins two emoji is an entity: it is seen as the one that they make."""
+    return JOINER.sub("&#8205;", words)
 
 
 @cache

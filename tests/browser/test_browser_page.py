@@ -728,15 +728,20 @@ def test_a_conform_opens_with_the_cause_and_the_command_that_runs_it_again(show,
     told = [each.strip() for each in page.locator("#finding > p").all_inner_texts()]
     lines = printed.split("\n")
     at = next(at for at, line in enumerate(lines) if line.startswith("no-scale: attention, in float32"))
-    assert told[0] == next(line for line in lines if line.startswith("It does not conform"))
-    assert told[1].split("\n") == lines[at : at + 2]
-    assert told[2] == lines[at + 2]
+    assert told[1] == next(line for line in lines if line.startswith("It does not conform"))
+    card = page.locator("#finding .cards li")
+    assert card.locator(".what").inner_text() == lines[at + 1]
     replay = page.locator("#finding .command code").inner_text()
     assert replay == lines[at + 3]
+    card.locator("a").click()
+    arrive(page, "#")
     page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
     page.get_by_role("button", name="Copy the next command").click()
     assert page.evaluate("window.copied") == replay
     found, expected = page.locator("#proof .beside dd").all_inner_texts()
+    numbers = [f"{float(each.replace('−', '-')):.3g}" for each in (found, expected)]
+    written = re.search(r"is (\S+) at .* and should be (\S+)\.", card.inner_text())
+    assert [f"{float(each):.3g}" for each in written.groups()] == numbers
     assert page.locator("#proof h3").first.inner_text() == "expected = A V"
     command = page.locator("#proof .tools code").last.inner_text()
     code, printed, _ = call("explain", tmp_path / "c.html", *shlex.split(command)[3:])

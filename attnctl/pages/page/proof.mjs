@@ -74,7 +74,7 @@ export class Proof {
     ];
     if (own === "B") rows.reverse();
     if (delta) rows.push([delta, rows[1][1] - rows[0][1]]);
-    return [sideBySide(rows, opened.isWrong(step, cell) ? "beside wrong" : "beside")];
+    return [sideBySide(rows, opened.isWrong(step, cell) && !delta ? "beside wrong" : "beside")];
   }
 
   /** One line of the way back: its arithmetic set as it is written by hand, its sum as bars, its notes. */
@@ -270,7 +270,7 @@ function termName(part, sum, found, opened) {
   if (!start || !next || own.input !== start.input) return step?.symbol ?? "";
   const axis = start.cell.findIndex((place, at) => place !== next.cell[at]);
   if (axis < 0 || !step) return step?.symbol ?? "";
-  return opened.names(step, axis)[own.cell[axis]];
+  return opened.labels(step, axis)[own.cell[axis]];
 }
 
 /** A bar from 0; where some are negative 0 is in the middle. */
