@@ -1,6 +1,7 @@
 """The page as a reader has it: opened from disk in a real browser, by pointer, keyboard and address."""
 
 import itertools
+import re
 import shlex
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -460,7 +461,7 @@ def test_heads_are_compared_by_a_button_and_that_has_an_address(show, tmp_path):
     button.click()
     assert page.locator("#map .readout").inner_text() == "Choose the head to compare it with."
     page.get_by_role("radio", name="head 2").click()
-    assert page.locator("figcaption").all_inner_texts() == ["head 0", "head 2"]
+    assert page.locator(".faces button").all_inner_texts() == ["head 0", "head 2"]
     assert page.evaluate("location.hash") == "#H0vsH2/AI/love/attention_weights"
     assert button.get_attribute("aria-pressed") == "true"
     there = show(path, fragment="#H0vsH2/AI/love/attention_weights")
@@ -830,6 +831,9 @@ def test_the_first_screen_has_sentence_matrix_and_proof(show, tmp_path, kind, wi
     KINDS[kind](tmp_path / "x.html")
     page = show(tmp_path / "x.html", width=width, height=height)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    if kind in {"check", "diff"} and width < 700:  # on a telephone a finding comes first
+        assert page.locator("#finding").bounding_box()["y"] < height / 4
+        return
     for part in ("#hero .word", "#matrix [role=grid]", "#proof .value"):
         box = page.locator(part).first.bounding_box()
         assert box["y"] >= 0
@@ -880,3 +884,77 @@ def test_without_scripts_there_is_a_picture_and_text(chromium, tmp_path):
     assert page.locator("noscript img").bounding_box()["width"] > 100
     assert "attention_weights" in page.locator("noscript pre").inner_text()
     context.close()
+
+
+def test_a_number_comes_about_step_by_step(show, tmp_path):
+    """The products first, one after the other, and the number last: by a button or by the space bar."""
+    page = show(write([attnctl.run("I love AI", heads=2)], tmp_path / "x.html"))
+    go(page, "#H0/love/AI/scaled_scores")
+    value = page.locator("#proof .value")
+    page.get_by_role("button", name="Step by step").click()
+    assert not value.is_visible()
+    first = page.locator("#proof .now")
+    assert first.count() == 1
+    assert first.evaluate("(part) => part.matches('.bars li')")
+
+    parts = page.locator("#proof .line, #proof .bars li").count()
+    page.keyboard.press("Space")
+    assert page.locator("#proof .later").count() == parts - 2
+    for _ in range(parts - 1):
+        page.keyboard.press("Space")
+    assert value.is_visible()
+    assert page.locator("#proof .later").count() == 0
+
+
+def test_a_slider_goes_from_a_to_b(show, tmp_path):
+    a, b = attnctl.run("I love AI"), attnctl.run("I love AI", causal=True)
+    (tmp_path / "d.html").write_bytes(b"".join(diff_pieces([attnctl.diff(a, b)])))
+    page = show(tmp_path / "d.html", fragment="#T0/I/AI/attention_weights")
+    page.evaluate("""() => {
+        const mix = document.getElementById("mix");
+        mix.value = 50;
+        mix.dispatchEvent(new Event("input"));
+    }""")
+    name = "attention_weights"
+    half = (a[name][0, 0, 2] + b[name][0, 0, 2]) / 2
+    cell = page.locator("#matrix tbody tr").first.locator("td").nth(2)
+    assert cell.inner_text() == f"{half:.2f}"
+    assert page.locator("#hero .word").nth(2).locator("small").inner_text() == f"{half:.2f}"
+    page.get_by_role("button", name="A, B and B − A").click()
+    assert page.locator("figcaption").all_inner_texts() == ["A", "B", "B − A"]
+
+
+def test_a_telephone_shows_one_matrix_at_a_time(show, tmp_path):
+    a, b = attnctl.run("I love AI"), attnctl.run("I love AI", causal=True)
+    (tmp_path / "d.html").write_bytes(b"".join(diff_pieces([attnctl.diff(a, b)])))
+    page = show(tmp_path / "d.html", width=390, height=844)
+    grids = page.locator("#matrix [role=grid]")
+    shown = [grids.get_attribute("aria-label")]
+    page.get_by_role("button", name="A", exact=True).click()
+    shown.append(grids.get_attribute("aria-label"))
+    assert shown == ["attention_weights, head 0, B − A", "attention_weights, head 0"]
+
+
+def test_emoji_are_joined_as_people_see_them(show, tmp_path):
+    page = show(write([attnctl.run("a 👩\u200d💻 is\u202e here")], tmp_path / "x.html"))
+    words = page.locator("#hero .word bdi").all_inner_texts()
+    assert words == ["a", "👩\u200d💻", r"is\u202e", "here"]
+    assert "👩\u200d💻" in page.locator("h1").inner_text()
+    assert page.locator("#matrix tbody th").nth(1).inner_text() == "👩\u200d💻"
+
+
+def test_a_checked_program_is_whole_on_a_telephone(show, tmp_path):
+    program = tmp_path / "wrong.py"
+    program.write_text(
+        f"{WITHOUT_SCALE}\nq, k, v = (np.random.RandomState(0).randn(4, 6) for _ in 'qkv')\n"
+    )
+    program.write_text(f"{program.read_text()}attention(q, k, v + {' + '.join(['0'] * 60)})\n")
+    assert call("check", program, "-o", tmp_path / "c.html")[0] == 1
+    page = show(tmp_path / "c.html", width=390, height=844)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    for line in page.locator(".lines code").all():
+        frame = line.bounding_box()
+        assert frame["x"] + frame["width"] <= 390
+    assert violations(page) == []
+    page.locator(".cards a").click()
+    assert page.evaluate("location.hash") != ""

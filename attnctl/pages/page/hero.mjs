@@ -7,7 +7,7 @@ const STRONGEST = 5; // curves from a word
 const LEAST = 0.02; // weaker ones are not drawn
 const ROOM = { large: 120, least: 84, middle: 400, width: 1000 }; // characters in large and in middle letters
 
-const LONGEST = 24; // letters of a token; its title has all of it
+const LONGEST = 40; // letters of a token; its title has all of it
 
 /** A token as people see it: without quotes and the number that tells it from others. */
 function plain(word, token) {

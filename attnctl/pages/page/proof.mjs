@@ -6,6 +6,8 @@ import { everyDigit, forPeople } from "./numbers.mjs";
 import { WEIGHTS } from "./trace.mjs";
 import { short, sumIn, typeset, worth } from "./typeset.mjs";
 
+const STEP = "Step by step";
+
 const MOST = { bars: 6, lines: 4, written: 12 };
 
 /** A share in words: of a small one a digit more, of one that is almost nothing its bound. */
@@ -23,11 +25,53 @@ export class Proof {
   /** `follow(operand)` goes to a cell that was read; `say(text)` tells what was done. */
   constructor(element, follow, say) {
     Object.assign(this, { element, follow, say, every: false });
+    addEventListener("keydown", (event) => this.pressed(event));
+  }
+
+  /** Space shows the next part of the way to the number; Escape all of it. */
+  pressed(event) {
+    if (this.part === undefined || event.defaultPrevented) return;
+    const own = event.target.closest?.("button, a, select, input, summary");
+    if (event.key === " " && !(own && own !== this.player)) this.play();
+    else if (event.key === "Escape") this.end();
+    else return;
+    event.preventDefault();
+  }
+
+  /** What a number comes of, the first first: each product of a sum, what they come to, and so on. */
+  parts() {
+    const lines = [...this.element.querySelectorAll(".line")].reverse();
+    return lines.flatMap((line) => {
+      const bars = line.nextElementSibling?.matches(".bars") ? [...line.nextElementSibling.children] : [];
+      return [...bars, line];
+    });
+  }
+
+  /** Begin at the first product, or show one part more; after the last the number itself. */
+  play() {
+    const parts = this.parts();
+    this.part = this.part === undefined ? 1 : this.part + 1;
+    if (this.part > parts.length) return this.end();
+    this.element.classList.add("playing");
+    for (const [at, part] of parts.entries()) part.classList.toggle("later", at >= this.part);
+    for (const part of parts) part.classList.toggle("now", part === parts[this.part - 1]);
+    this.player.textContent = `Next (space) ${this.part} / ${parts.length}`;
+    return undefined;
+  }
+
+  /** Show all of it. */
+  end() {
+    this.part = undefined;
+    this.element.classList.remove("playing");
+    for (const part of this.element.querySelectorAll(".later, .now")) part.classList.remove("later", "now");
+    this.player.textContent = STEP;
   }
 
   /** Show a cell of a trace: {opened, step, cell, where, command}, and `norm` where it weighs values. */
   show(shown) {
     this.shown = shown;
+    this.part = undefined;
+    this.element.classList.remove("playing");
     const { opened, step, cell } = shown;
     const { explained } = opened;
     const most = this.every ? 0 : MOST.written;
@@ -198,9 +242,12 @@ export class Proof {
   /** The number in full and the command that explains it, to copy. */
   tools(found, { command }) {
     const digits = everyDigit(found.value);
+    this.player = make("button", { type: "button", class: "play" }, STEP);
+    this.player.addEventListener("click", () => this.play());
     return make(
       "div",
       { class: "tools" },
+      ...(found.operands.length ? [this.player] : []),
       this.copied(digits, make("code", {}, digits), "every digit"),
       ...(command ? [this.copied(command, make("code", {}, command), "the command")] : []),
     );
