@@ -958,3 +958,25 @@ def test_a_checked_program_is_whole_on_a_telephone(show, tmp_path):
     assert violations(page) == []
     page.locator(".cards a").click()
     assert page.evaluate("location.hash") != ""
+
+
+HAS_MARK = """() => {
+    const canvas = document.querySelector(".picture canvas");
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    for (let at = 0; at < data.length; at += 4)
+        if (data[at] === 194 && data[at + 1] === 65 && data[at + 2] === 12) return true;
+    return false;
+}"""
+
+
+def test_on_paper_a_large_matrix_has_its_mark_in_the_picture_itself(show, tmp_path):
+    """A canvas above another hides it on paper: there is one, in the colours of a light page."""
+    trace = attnctl.run(" ".join(f"w{number}" for number in range(30)))
+    page = show(write([trace], tmp_path / "x.html"), scheme="dark")
+    assert not page.evaluate(HAS_MARK)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    wait_until(page, HAS_MARK)
+    assert not page.locator(".picture .marks").is_visible()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("html").get_attribute("data-paper") is None

@@ -125,7 +125,8 @@ export function whenColoursChange(redraw) {
   let theme; // of the notebook that frames the page, where it says so
   const turned = (toPaper) => () => {
     dark = (theme ? theme === "dark" : wantsDark.matches) && !toPaper;
-    redraw();
+    document.documentElement.toggleAttribute("data-paper", toPaper);
+    redraw(toPaper);
   };
   wantsDark.addEventListener("change", turned(false));
   addEventListener("beforeprint", turned(true));

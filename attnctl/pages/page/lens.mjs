@@ -222,9 +222,10 @@ export class Lens {
 
   // --- what is shown ---
 
-  redraw() {
+  redraw(toPaper = false) {
     this.drawn = undefined;
     if (this.locked) this.render(this.locked);
+    if (toPaper) for (const { matrix } of this.panels) matrix.flatten?.();
     this.map.draw(this.mapShades());
   }
 

@@ -393,6 +393,14 @@ class PictureMatrix extends Matrix {
     if (part.rows > 1) this.reader.parentElement.ariaRowIndex = place[0] + 1;
   }
 
+  /** Marks become part of the picture: on paper what lies above it would hide it. */
+  flatten() {
+    this.pen.save();
+    this.pen.resetTransform();
+    this.pen.drawImage(this.marker.canvas, 0, 0);
+    this.pen.restore();
+  }
+
   clear() {
     this.marker.clearRect(0, 0, this.element.clientWidth + 8, this.element.clientHeight + 8);
   }

@@ -53,9 +53,9 @@ async function start() {
     const lens = new Lens(page, new Blocks(page.blocks, (number) => by(`b${number}`).textContent), by);
     traceButtons(by("traces"), page.traces, (trace) => lens.lock({ trace }));
     const started = lens.start();
-    whenColoursChange(async () => {
+    whenColoursChange(async (toPaper) => {
       await started; // a notebook may say its theme before there is anything to draw again
-      lens.redraw();
+      lens.redraw(toPaper);
     });
     await started;
     commands(by("next"), lens.opensWith);
