@@ -28,7 +28,9 @@ class MovedRow(NamedTuple):
 
 def say_pattern(found: Array, right: Array, axes: Sequence[str]) -> str:
     """A sentence on all of the wrong numbers of a step; "" where they have nothing in common."""
-    if found.shape != right.shape or not np.isfinite(found).all() or not np.isfinite(right).all():
+    if found.shape != right.shape:
+        return ""
+    if not (np.isfinite(found).all() and np.isfinite(right).all()):
         return ""
     return say_factor(found, right) or say_moved(found, right, axes)
 
@@ -88,7 +90,8 @@ def moved_rows(found: Array, right: Array) -> Iterator[MovedRow]:
         nearest = int(gaps.argmin())
         there: tuple[int, ...] = ()
         if gaps[nearest] <= allowed:
-            there = tuple(int(at) for at in np.unravel_index(nearest, found.shape[:-1]))
+            index = np.unravel_index(nearest, found.shape[:-1])
+            there = tuple(map(int, index))
         yield MovedRow(place_here, there)
 
 

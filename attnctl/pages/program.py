@@ -17,6 +17,8 @@ WHOLE = 60
 
 NEAR = 3
 
+JUDGED = {Verdict.AGREES, Verdict.WRONG}
+
 PIECE = re.compile(r"\w+|\s+|.", re.DOTALL)
 """What a line is compared by."""
 
@@ -108,10 +110,14 @@ def marked_parts(number: int, text: str, wrong: Sequence[WrongExpression]) -> li
     end = 0
     for each in wrong:
         span = each.span
-        is_first = span["line"] == number
-        is_last = span["end_line"] == number
-        begin = min(begin, int(span["column"]) - 1 if is_first else len(text) - len(text.lstrip()))
-        end = max(end, int(span["end_column"]) - 1 if is_last else len(text))
+        first = len(text) - len(text.lstrip())
+        last = len(text)
+        if span["line"] == number:
+            first = int(span["column"]) - 1
+        if span["end_line"] == number:
+            last = int(span["end_column"]) - 1
+        begin = min(begin, first)
+        end = max(end, last)
     parts = [(text[:begin], False), (text[begin:end], True), (text[end:], False)]
     return [part for part in parts if part[0]]
 
@@ -151,11 +157,13 @@ def steps_by_line(file: str, reports: Sequence[Report]) -> dict[int, list[tuple[
     """By line the steps that it makes which could be judged; one that was wrong once is wrong."""
     right: dict[tuple[int, str], bool] = {}
     for report in reports:
-        for name, (where, line) in report.program.made.items() if report.program else ():
+        made = report.program.made if report.program else {}
+        for name, (where, line) in made.items():
             checked = report.steps.get(name)
-            if where == file and checked and checked.verdict in {Verdict.AGREES, Verdict.WRONG}:
-                before = right.get((line, name), True)
-                right[line, name] = before and checked.verdict is Verdict.AGREES
+            if where != file or checked is None or checked.verdict not in JUDGED:
+                continue
+            before = right.get((line, name), True)
+            right[line, name] = before and checked.verdict is Verdict.AGREES
 
     for each in wrong_places(reports):
         if each.file == file:  # what is wrong by another line than its own stands there
@@ -257,13 +265,17 @@ def line_html(line: CodeLine) -> str:
     )
     number = "" if line.number is None else str(line.number)
     badges = "".join(f"<b>{badge}</b>" for badge in line.badges)
-    steps = "".join(
-        f'<i class="{"right" if is_right else "wrong"}">{"✓" if is_right else "✗"} {text(name)}</i>'
-        for name, is_right in line.steps
-    )
+    steps = ""
+    for name, is_right in line.steps:
+        mark = "right" if is_right else "wrong"
+        sign = "✓" if is_right else "✗"
+        steps += f'<i class="{mark}">{sign} {text(name)}</i>'
     spoken = f'<span class="unseen">{SPOKEN[line.kind]}</span>' if line.kind else ""
     kind = f' class="{line.kind}"' if line.kind else ""
-    return (
-        f'<li{kind}><span class="no">{number}</span><span class="sign">{SIGNS[line.kind]}</span>'
-        f'<code>{spoken}{code}</code><span class="makes">{steps}{badges}</span></li>'
-    )
+    cells = [
+        f'<span class="no">{number}</span>',
+        f'<span class="sign">{SIGNS[line.kind]}</span>',
+        f"<code>{spoken}{code}</code>",
+        f'<span class="makes">{steps}{badges}</span>',
+    ]
+    return f"<li{kind}>{''.join(cells)}</li>"
