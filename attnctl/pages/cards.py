@@ -16,6 +16,7 @@ from attnctl.pages.program import listing_of, program_html, wrong_places
 from attnctl.pages.tables import file_name
 from attnctl.record import Trace
 from attnctl.record.cells import Speller
+from attnctl.sources.program.text import NOTEBOOK
 from attnctl.verbs.check.report import Finding, Report
 from attnctl.verbs.check.view import format_number, sentences
 
@@ -89,7 +90,7 @@ def next_commands(reports: Sequence[Report], names: Mapping[str, str]) -> Iterat
             yield command_html(
                 "With the green lines every attention agrees. Write them", [*command, "--fix"]
             )
-        else:
+        elif not path.endswith(NOTEBOOK):  # which is mended by hand
             yield command_html("Try changes, and show the one that works", [*command, "--diff"])
     yield NEXT
 
