@@ -163,6 +163,8 @@ ELSEWHERE = {
     ("store/raw.py", "open"): "a descriptor of a file that is open",
     ("store/npz.py", "ZipFile"): "a stream that is open",
     ("drawing/show/workbook/book.py", "self.book.save"): "the same",
+    ("drawing/show/cell.py", "images.open"): "a picture in memory",
+    ("drawing/show/cell.py", "first.save"): "a stream that is open",
     ("store/torch_file.py", "torch.load"): "a stream that is open",
     ("store/npz.py", "archive.open"): "a member of an archive",
     ("models/tokenizing.py", "Tokenizer.from_file"): "a library opens it: the folder of a model is noted",

@@ -38,12 +38,13 @@ from attnctl.verbs.check.view import lines_of_checked
 
 if TYPE_CHECKING:
     from attnctl.sources.model import Layers
+    from attnctl.verbs.check.mend import Mender, Mending
     from attnctl.verbs.check.program import ProgramJudge
 
 ALLOWS = excludes("rtol atol", "--decimals says how far off numbers may be; leave out --rtol and --atol")
 ALONE = excludes(
-    "json quiet watch model output",
-    "the change is text on stdout; leave out --json, --quiet, --watch, --model, -o",
+    "json quiet watch model",
+    "the change is text on stdout; leave out --json, --quiet, --watch, --model",
 )
 NOTHING_TO_MEND = {
     True: "Nothing to mend: every attention agrees, and the program stays as it is.",
@@ -165,13 +166,23 @@ class AskedCheck:
             keep = bool(files)  # a page shows all of each
             checked = check_each(several, judge, moved, keep=keep, tell=self.answer.json)
 
+        agrees = verdict_on(source, checked)
+        is_mended = of_program is not None and (self.program.fix or self.program.diff)
+        tried = None
+        if of_program is not None and is_mended and files and agrees is False:
+            tried = try_changes(of_program, self.strictness)  # a page shows what was changed
+            checked = [with_change(each, tried.mending, written=self.program.fix) for each in checked]
+
         reports = [checked[0].report] if len(checked) == 1 else checked
         view = partial(lines_of_checked, checked, summary=source.summary)
         give("check", reports, self.output, view, **self.answer._asdict())
 
-        agrees = verdict_on(source, checked)
-        if of_program is not None and (self.program.fix or self.program.diff):
-            return mend_program(of_program, agrees, self.strictness, write=self.program.fix)
+        if of_program is not None and is_mended:
+            if agrees is not False:
+                say("", NOTHING_TO_MEND[agrees])
+                return Exit.of(agrees)
+            tried = tried or try_changes(of_program, self.strictness)
+            return tell_changes(tried, write=self.program.fix)
         return Exit.of(agrees)
 
     def open_named(self) -> Source:
@@ -346,18 +357,36 @@ def judge_program(source: Source, of_program: "ProgramJudge") -> Judge:
     return judge
 
 
-def mend_program(
-    judge: "ProgramJudge", agrees: bool | None, strictness: StrictnessOptions, *, write: bool
-) -> Exit:
-    """Try changes of a wrong program, show the one with which everything agrees, and write it."""
-    if agrees is not False:
-        say("", NOTHING_TO_MEND[agrees])
-        return Exit.of(agrees)
+class TriedChanges(NamedTuple):
+    """What came of trying changes of a program, and who tried them."""
+
+    mender: "Mender"
+    mending: "Mending"
+
+
+def try_changes(judge: "ProgramJudge", strictness: StrictnessOptions) -> TriedChanges:
+    """Try changes of a wrong program; its files stay as they are."""
     from attnctl.verbs.check.mend import Mender
 
     mender = Mender(judge, strictness._asdict())
     with progress("mending"):
-        mending = mender.mend()
+        return TriedChanges(mender, mender.mend())
+
+
+def with_change(checked: CheckedTrace, mending: "Mending", *, written: bool) -> CheckedTrace:
+    """What was checked, beside what its program reads with the one change that makes it agree."""
+    report = checked.report
+    if mending.reason or report is None or report.program is None:
+        return checked
+    (texts,) = mending.agreeing
+    mended = {mending.names[path]: text for path, text in texts.items()}
+    listing = replace(report.program, mended=mended, is_written=written)
+    return replace(checked, report=replace(report, program=listing))
+
+
+def tell_changes(changes: TriedChanges, *, write: bool) -> Exit:
+    """Show the change with which everything agrees, and write it."""
+    mender, mending = changes
     for diff in mending.diffs():
         say("", *(line.rstrip("\r") for line in diff.split("\n")[:-1]))
 

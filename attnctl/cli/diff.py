@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -105,7 +106,7 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
         by_position=by_position,
         why=not quiet,
     )
-    differences = [compare(*pair) for pair in pairs]
+    differences = [replace(compare(*pair), names=(a, b)) for pair in pairs]
     view = partial(lines_of_pairs, differences, alone)
     then = command_to_explain(b, differences)
     give("diff", differences, output, view, json=json, indent=2, quiet=quiet, full=full, then=then)

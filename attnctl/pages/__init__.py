@@ -74,6 +74,8 @@ class PageFinding:
     """For each trace what its numbers, the others beside them, and their difference are called."""
     opening: str = ""  # what it comes to, as HTML: read before the rest is opened
     first: int = 0  # the trace to open at, where no cell is marked
+    kind: str = ""  # right or wrong, where it is a verdict; else it states facts
+    kinds: Sequence[str] = ()  # of each trace the same
 
 
 def pieces(
@@ -156,7 +158,8 @@ def describe_finding(finding: PageFinding, *, opened: bool) -> str:
     words = f'<summary>In full</summary><pre tabindex="0">{escape(finding.text)}</pre>'
     tag = "<details open>" if opened else "<details>"
     rest = f"{tag}{words}</details>"
-    return f'<section id="finding" aria-label="finding">{finding.opening}{rest}</section>\n'
+    kind = f' class="{finding.kind}"' if finding.kind else ""
+    return f'<section id="finding"{kind} aria-label="finding">{finding.opening}{rest}</section>\n'
 
 
 def encode_page(text: str) -> bytes:
@@ -173,6 +176,8 @@ def add_finding(described: Sequence[dict[str, Any]], finding: PageFinding, block
         }
     for entry, name in zip(described, finding.names, strict=False):
         entry["view"]["name"] = ": ".join(filter(None, [name, entry["view"]["sentence"]]))
+    for entry, kind in zip(described, finding.kinds, strict=False):
+        entry["view"]["kind"] = kind
     for entry, panels in zip(described, finding.panels, strict=False):
         entry["view"]["panels"] = panels
 
@@ -217,16 +222,27 @@ def asset(name: str) -> str:
     return whole if name.endswith(".html") else SPARED.sub("", whole)
 
 
-def page_of_tables(title: str, heading: str, facts: str, body: Sequence[str]) -> bytes:
-    """A page of these parts, which are HTML; the other texts are not. It runs no script."""
+def page_of_tables(
+    title: str, heading: str, facts: str, body: Sequence[str], *, finding: str = ""
+) -> bytes:
+    """A page of these parts; body and finding are HTML, the other texts are not. It runs no script."""
     places = heading_places(title, heading, facts)
-    places |= {"policy": policy(runs=False), "body": "\n".join(body)}
+    places |= {"policy": policy(runs=False), "body": "\n".join(body), "finding": finding}
     return encode_page(PLACE.sub(lambda place: places[place[1]], asset("tables.html")))
 
 
 def heading_places(title: str, heading: str, facts: str) -> dict[str, str]:
     words = {"title": title, "heading": heading, "facts": facts}
-    return {name: escape(word) for name, word in words.items()} | {"style": asset("style.css")}
+    return {name: keep_joined(escape(word)) for name, word in words.items()} | {"style": asset("style.css")}
+
+
+EMOJI = "\u2190-\u2bff\U0001f000-\U0001faff"
+JOINER = re.compile(f"(?<=[{EMOJI}\ufe0f])\u200d(?=[{EMOJI}])")
+
+
+def keep_joined(words: str) -> str:
+    """HTML in which what joins two emoji is an entity: it is seen as the one that they make."""
+    return JOINER.sub("&#8205;", words)
 
 
 @cache

@@ -56,6 +56,12 @@ OF_A_MAP = (
 )
 
 
+NO_REASONS = (
+    "A weight says how much of a value a query reads, not what the answer hangs on: a large weight on a "
+    "value near 0 changes nothing. Leave a head out and see: {}"
+)
+
+
 Blocks = dict[bytes, tuple[int, Array]]
 """The arrays of a page by a hash, each with its number there: what is the same stands there once."""
 
@@ -101,12 +107,25 @@ def heading_data(kept: Kept, blocks: Blocks) -> dict[str, Any]:
             "keyTokens": trace.key_tokens,
             "special": trace.header.get("special", []),
             "facts": facts(trace),
-            "notes": [*kept.said, *notes],
+            "notes": [*kept.said, *notes, *no_reasons(trace)],
             "heads": what_heads_do(trace),
             "chunks": chunk_starts(trace),
             "norms": None if kept.norms is None else add_block(blocks, kept.norms),
         }
     )
+
+
+def no_reasons(trace: Trace) -> Iterator[str]:
+    """What the weights of a model do not say, and what measures that."""
+    if "model" not in trace.header or WEIGHTS not in trace:
+        return
+    name = model_name(str(trace.header["model"]))
+    if trace.config.get("rules") == ["causal"]:
+        command = f"attnctl effect PROMPT --model {name} --between A B"
+    else:
+        layer = layer_of(trace) or 0
+        command = f"attnctl run TEXT --model {name} --layer {layer} --edit 'head_outputs[0]=0'"
+    yield NO_REASONS.format(command)
 
 
 def step_data(
@@ -315,6 +334,10 @@ def words_of(explainer: Explainer, name: str, spellings: dict[str, Any]) -> list
 # --- what a page keeps of a trace, so that it can be mailed and opens at once ---
 
 
+LAYERS_ROOM = 3 << 17  # bytes of numbers besides weights in a page of all layers
+FIRST_KEPT = {"Q", "K", "scores", "scaled_scores"}
+"""What a weight comes of."""
+
 ROOM = 9 << 19  # bytes of numbers in one page: 4.5 MiB become less than 6 MB of text
 MATRIX_ROOM = 1 << 18  # bytes of weight matrices in one page
 NARROW = np.dtype("float16")
@@ -335,18 +358,24 @@ class Kept:
 
 def choose_kept(traces: Sequence[Trace]) -> list[Kept]:
     """Choose what one page keeps of these traces: all of them have the same room."""
-    return [keep_within(trace, ROOM // max(1, len(traces))) for trace in traces]
+    room = ROOM // max(1, len(traces))
+    are_layers = len(traces) > 1 and all(trace.header.get("model") for trace in traces)
+    room_beside = LAYERS_ROOM // len(traces) if are_layers else room
+    return [keep_within(trace, room, room_beside) for trace in traces]
 
 
-def keep_within(trace: Trace, room: int) -> Kept:
-    """Everything where there is room for it, else the weights first and then the smaller steps.
+def keep_within(trace: Trace, room: int, room_beside: int | None = None) -> Kept:
+    """Everything where there is room for it, else the weights first, then the smaller steps.
 
-    Matrices of a checkpoint, which are its own to keep, have less room.
+    Matrices of a checkpoint, which are its own to keep, have less room; `room_beside` is what there is
+    for all but the weights.
     """
     norms = value_norms(trace)
     matrices = matrices_to_leave_out(trace)
     sizes = {name: trace[name].nbytes for name in trace if name not in matrices}
-    if not matrices and sum(sizes.values()) <= room:
+    besides = sum(size for name, size in sizes.items() if name != WEIGHTS)
+    is_tight = room_beside is not None and besides > room_beside
+    if not matrices and sum(sizes.values()) <= room and not is_tight:
         return Kept(trace, norms=norms)
 
     kept = Kept(trace)
@@ -358,7 +387,10 @@ def keep_within(trace: Trace, room: int) -> Kept:
             room -= kept.trace[WEIGHTS].nbytes
         held.add(WEIGHTS)
 
-    for name in sorted((name for name in sizes if name not in held), key=sizes.__getitem__):
+    if room_beside is not None and is_tight:
+        room = min(room, room_beside)
+    others = [name for name in sizes if name not in held]
+    for name in sorted(others, key=lambda name: (not is_tight or name not in FIRST_KEPT, sizes[name])):
         if sizes[name] > room:
             break
         held.add(name)
@@ -368,7 +400,13 @@ def keep_within(trace: Trace, room: int) -> Kept:
     kept.trace = replace(kept.trace, steps=steps)
     kept.norms = norms
     left_out = [name for name in trace if name not in held]
-    if left_out:
+    if left_out and is_tight:
+        layer = layer_of(trace)
+        kept.said.append(
+            f"Left out, so that a page of all layers stays small: {all_of(left_out)}. A page of one layer "
+            f"has them: --layer {0 if layer is None else layer} -o FILE.html; .npz keeps every number."
+        )
+    elif left_out:
         kept.said.append(
             f"Left out, so that the page stays small: {all_of(left_out)}. To see one of them, write a page "
             f"of it alone: --step {left_out[-1]} -o FILE.html; .npz keeps every number."

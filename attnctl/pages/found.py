@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from html import escape
@@ -21,7 +22,8 @@ from attnctl.inputs.plan.intended import under_our_names
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
 from attnctl.models.run import ModelInput, run_model
-from attnctl.pages import Marks, PageFinding, asset, draw_trace, pieces
+from attnctl.pages import Marks, PageFinding, asset, draw_trace, image, pieces
+from attnctl.pages.cards import NEXT, cell_address, heading_of, names_of_files, open_check
 from attnctl.pages.describe import ROOM
 from attnctl.pages.html import html_paragraphs, html_table, text
 from attnctl.pages.tables import file_name
@@ -30,12 +32,12 @@ from attnctl.record.linear import ApartError
 from attnctl.store.source import read_one
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.report import CheckedTrace, Report
-from attnctl.verbs.check.view import lines_of_checked, sentences
-from attnctl.verbs.conform.report import Conformance, causes, summarise
+from attnctl.verbs.check.view import format_number, lines_of_checked, place_text
+from attnctl.verbs.conform.report import Conformance, SpoiltFeatures, causes, summarise
 from attnctl.verbs.diff import Difference, differing
 from attnctl.verbs.diff.view import STEP_TITLES, apart, settings_apart, step_row, sum_words, verdict
 from attnctl.verbs.effect import Effects
-from attnctl.verbs.effect.view import effect_lines, findings, looking_at
+from attnctl.verbs.effect.view import effect_lines, effect_picture, findings, looking_at
 from attnctl.verbs.explain import Explanation
 from attnctl.verbs.explain.view import Question
 from attnctl.verbs.stats import DumpStats, StatsReport
@@ -46,9 +48,6 @@ A_AND_B = {"own": "A", "other": "B", "delta": "B − A"}
 """What the numbers of a trace are called on its page, and those beside them."""
 
 MOST_CASES = 50  # failing cases of a target that its page shows
-
-NEXT = '<p class="command" id="next" hidden>Why: <code></code></p>'
-"""The place of the command that explains the number at which a page opens: its script knows the file."""
 
 VERDICTS = {True: "conforms", False: "does not conform", None: "was not held to anything"}
 """What the heading says of a target."""
@@ -67,9 +66,12 @@ def write_effect(found: Sequence[Effects], stream: IO[bytes]) -> None:
         view = View(cell=(WEIGHTS, (head, place, key)))
 
     first, *_, title = findings(effects)
-    opening = f"<p>{text(first)}</p>"
+    opening = ""
     if effects.is_changed:
         opening += command_line(shell_line(looking_at(effects, layer, head)))
+    opening += f"<p>{text(first)}</p>"
+    with suppress(AttnError):  # too large for one
+        opening += f'<div class="scroll">{image(effect_picture(found).svg, title)}</div>'
     finding = PageFinding(
         title=title,
         text="\n".join(plain_text(effect_lines(effects, Screen()))),
@@ -92,7 +94,7 @@ def traces_of_effects(effects: Effects) -> Iterator[Trace]:
 
 
 def command_line(words: str) -> str:
-    return f'<p class="command"><code>{text(words)}</code></p>'
+    return f'<p class="command">See it: <code>{text(words)}</code></p>'
 
 
 def write_explain(found: Sequence[Question], stream: IO[bytes]) -> None:
@@ -102,94 +104,162 @@ def write_explain(found: Sequence[Question], stream: IO[bytes]) -> None:
     stream.writelines(pieces([explainer.trace], view=View(cell=(root.step, root.cell))))
 
 
+class ConformExample(NamedTuple):
+    """A cause, and the smallest case that was saved of it."""
+
+    target: str
+    cause: SpoiltFeatures
+    trace: Trace | None
+    """None where no case was saved."""
+    report: Report | None
+    """What is wrong of it; None where the target gave no array."""
+
+    @property
+    def name(self) -> str:
+        return self.cause.title.partition(":")[0]
+
+
 def conform_pieces(found: Sequence[Conformance]) -> Iterator[bytes]:
-    """The page of targets: what was found, and each failing case that was saved, what is wrong marked."""
-    saved: dict[FailingCase, None] = {}  # a dict, to name a case that several features share once
-    for target in found:
-        for feature in target.features:
-            if feature.failure and feature.failure.saved:
-                saved[FailingCase(feature.failure.saved, f"{feature.feature}, {feature.dtype}")] = None
-
-    traces = []
-    marks = []
-    shown = list(saved)[:MOST_CASES]
-    for case in shown:
-        trace, marks_of_trace = failing_case(case.path)
-        traces.append(trace)
-        marks.append(marks_of_trace)
-
-    words = "\n\n".join(map(str, found))
-    if len(saved) > MOST_CASES:
-        words += f"\n\nOf {len(saved)} failing cases the first {MOST_CASES} are here."
+    """The page of targets: a card for each cause, and one case of each, what is wrong marked."""
+    examples = [*chain.from_iterable(map(examples_of, found))]
+    shown = [example for example in examples if example.trace is not None][:MOST_CASES]
     finding = PageFinding(
-        title="; ".join(f"{file_name(target.target)} {VERDICTS[target.agrees]}" for target in found),
-        text=words,
-        marks=marks,
-        names=[case.name for case in shown],
+        title="; ".join(f"{target_name(target.target)} {VERDICTS[target.agrees]}" for target in found),
+        text="\n\n".join(map(str, found)),
+        marks=[example.report.wrong_cells() if example.report else {} for example in shown],
+        names=[f"{examples.index(example) + 1} {example.name}" for example in shown],
         panels=[EXPECTED] * len(shown),
-        opening="".join(chain.from_iterable(map(open_conform, found))),
+        opening="".join(open_conform(found, examples, shown)),
+        kind=kind_of(target.agrees for target in found),
     )
-    yield from pieces(traces, finding)
+    yield from pieces([trace_of_example(example) for example in shown], finding)
 
 
-class FailingCase(NamedTuple):
-    """A case of a target that was saved, and the name that it has on the page."""
+def examples_of(found: Conformance) -> Iterator[ConformExample]:
+    """Each cause with the case that its command runs again."""
+    saved: dict[str, str] = {}
+    for feature in found.features:
+        if feature.failure and feature.failure.saved:
+            saved.setdefault(feature.failure.replay, feature.failure.saved)
 
-    path: str
-    name: str
+    for cause in causes(found):
+        trace = None
+        report = None
+        if path := saved.get(cause.replay):
+            trace = read_one(path)
+            with suppress(AttnError):
+                report = check(under_our_names(trace))
+        yield ConformExample(found.target, cause, trace=trace, report=report)
 
 
-def open_conform(found: Conformance) -> Iterator[str]:
-    """The verdict, and each cause: what it spoils, the fix, a case, and the command that runs it again."""
-    yield f"<p>{text(summarise(found))}</p>"
-    for title, words, case, replay in causes(found):
-        yield f"<p><b>{text(title)}</b><br>{text(words)}</p>" + html_paragraphs([case])
-        if replay:
-            yield command_line(replay)
+def trace_of_example(example: ConformExample) -> Trace:
+    assert example.trace is not None
+    return with_steps_between(example.report) if example.report else example.trace
 
 
-def failing_case(path: str) -> tuple[Trace, Marks]:
-    """A case that was saved, and its wrong numbers; none are marked where the target gave no array."""
-    trace = read_one(path)
-    try:
-        report = check(under_our_names(trace))
-    except AttnError:
-        return trace, {}
-    return with_steps_between(report), report.wrong_cells()
+def target_name(target: str) -> str:
+    """kernels.py:attend, without the folder that it lies in."""
+    if "://" in target:
+        return target
+    return re.split(r"[\\/]", target)[-1]
+
+
+def open_conform(
+    found: Sequence[Conformance], examples: Sequence[ConformExample], shown: Sequence[ConformExample]
+) -> Iterator[str]:
+    """The verdict, the command that runs the first case again, and a card for each cause."""
+    first = next((example.cause.replay for example in examples if example.cause.replay), "")
+    if first:
+        yield f'<p class="command">Run the first case again: <code>{text(first)}</code></p>'
+    for target in found:
+        yield f"<p>{text(summarise(target))}</p>"
+
+    cards = []
+    for number, example in enumerate(examples, start=1):
+        at = shown.index(example) if example in shown else None
+        cards.append(conform_card(number, example, at, several=len(shown) > 1))
+    if cards:
+        yield f'<ol class="cards">{"".join(cards)}</ol>'
+
+
+def conform_card(number: int, example: ConformExample, shown_at: int | None, *, several: bool) -> str:
+    """What is wrong, in which features, a case of it with its numbers, and what runs it again."""
+    cause = example.cause
+    name, _, spoilt = cause.title.partition(": ")
+    lines = [f'<p class="where">{text(name)}</p>', f'<p class="what">{text(cause.sentence)}</p>']
+    lines.append(f"<p>It spoils {text(spoilt)}.</p>")
+    numbers = numbers_of_example(example, shown_at if several else None)
+    lines.append(f"<p>{numbers}</p>" if numbers else f"<p>{text(cause.case)}</p>")
+    if cause.replay and number > 1:
+        lines.append(f'<p class="about"><code>{text(cause.replay)}</code></p>')
+    return f'<li value="{number}">{"".join(lines)}</li>'
+
+
+def numbers_of_example(example: ConformExample, number: int | None) -> str:
+    """The number of the saved case that is furthest off, as HTML: the one at which its trace opens."""
+    report = example.report
+    if report is None or not report.findings:
+        return ""
+    finding = report.findings[0]
+    gap = finding.gap
+    trace = report.trace
+    address = cell_address(trace, finding.step, gap.at, "" if number is None else f"T{number}")
+    sizes = " × ".join(map(str, trace[finding.step].shape))
+    axes = ", ".join(trace.steps[finding.step].axes)
+    where = place_text(report, finding.step, gap, Screen())
+    return (
+        f'In the smallest case <a href="{text(address)}">{text(finding.step)}</a> ({text(sizes)}: '
+        f"{text(axes)}) is {format_number(gap.found)} at {text(where)} "
+        f"and should be {format_number(gap.expected)}."
+    )
 
 
 def check_pieces(found: Sequence[Report | CheckedTrace]) -> Iterator[bytes]:
     several = [checked for checked in found if isinstance(checked, CheckedTrace)]
     reports = [checked.report if isinstance(checked, CheckedTrace) else checked for checked in found]
     judged = [report for report in reports if report]
+    files = names_of_files(judged)
 
     if several:
         words = "\n".join(plain_text(lines_of_checked(several, Screen())))
     else:
         words = "\n\n".join(map(str, judged))
+    for path, name in files.items():
+        words = words.replace(path, name)
+
     first_line = words.partition("\n")[0]
+    shown = [checked for checked in several if checked.report]
     finding = PageFinding(
-        title=f"check: {first_line}",
+        title=heading_of(judged, files) or first_line,
         text=words,
         marks=[report.wrong_cells() for report in judged],
+        names=[name_of_call(checked, files) for checked in shown],
         panels=[EXPECTED] * len(judged),
-        opening="".join(chain.from_iterable(map(open_check, judged))),
+        opening="".join(open_check(judged, files)),
+        kind=kind_of(report.agrees for report in judged),
+        kinds=[kind_of([checked.agrees]) for checked in shown],
     )
     yield from pieces([with_steps_between(report) for report in judged], finding)
 
 
-def open_check(report: Report) -> Iterator[str]:
-    """Each wrong step, and the mistake that explains it."""
-    step_before = None
-    for finding in report.findings:
-        spans = list(sentences(report, finding, step_before, Screen()))
-        if step_before is None:
-            spans = spans[1:]  # the title of the page is the first sentence
-        yield f"<p>{' '.join(text(sentence) for sentence, _ in spans)}</p>"
-        step_before = finding.step
+def name_of_call(checked: CheckedTrace, files: Mapping[str, str]) -> str:
+    """call 1 ✗ train.py:41 layers.2: what a trace of several is called."""
+    sign = {True: "✓", False: "✗", None: "?"}[checked.agrees]
+    words = [checked.kind, str(checked.number), sign]
+    if checked.kind != "trace":
+        at, module = checked.where
+        for path, name in files.items():
+            at = at.replace(path, name)
+        words += filter(None, [file_name(at), module])
+    return " ".join(words)
 
-    if report.findings:
-        yield NEXT
+
+def kind_of(verdicts: Iterable[bool | None]) -> str:
+    """What the frame of a finding says: right, wrong, or neither."""
+    known = {*verdicts}
+    if False in known:
+        return "wrong"
+    return "right" if known == {True} else ""
 
 
 def with_steps_between(report: Report) -> Trace:
@@ -225,9 +295,9 @@ def diff_pieces(found: Sequence[Difference]) -> Iterator[bytes]:
     for number, difference in enumerate(found):
         assert difference.alignment is not None
         pair = f" {number}" if len(found) > 1 else ""
-        for side in "AB":
+        for side, source in zip("AB", difference.names, strict=True):
             traces.append(difference.alignment.a if side == "A" else difference.alignment.b)
-            names.append(f"{side}{pair}")
+            names.append(" ".join(filter(None, [f"{side}{pair}", file_name(source)])))
             marks.append(dict(difference_marks(difference, side)))
 
     first = next((difference for difference in found if not difference.same), found[0])
@@ -250,9 +320,10 @@ def open_diff(found: Difference) -> Iterator[str]:
     ends = dict.fromkeys([*differing_names[:1], *differing_names[-1:]])  # one, if they are the same
     rows = [[cell for cell, _ in step_row(name, found.steps[name], screen)] for name in ends]
 
+    sides = [" ".join(filter(None, each)) for each in zip("AB", map(file_name, found.names), strict=True)]
     yield '<div class="tables">'
     if settings:
-        yield html_table("What differs in the settings", ["", "A", "B"], settings, words=True)
+        yield html_table("What differs in the settings", ["", *sides], settings, words=True)
     if rows:
         yield html_table("Where the numbers part, and where they end", STEP_TITLES, rows)
     yield "</div>"

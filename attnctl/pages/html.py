@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
 from attnctl.drawing.screen.text import visible
@@ -15,19 +15,34 @@ def html_table(
     notes: Sequence[str] = (),
     *,
     words: bool = False,
+    kind: Callable[[str], str] = lambda _: "",
 ) -> str:
-    """A table with a heading for each row and column, and notes below; it scrolls by itself."""
+    """A table with a heading for each row and column, and notes below; it scrolls by itself.
+
+    `kind` is the class of a cell, by its text: right or wrong.
+    """
+
+    def cell(word: str) -> str:
+        name = kind(word)
+        return f'<td class="{name}">{text(word)}</td>' if name else f"<td>{text(word)}</td>"
+
     head = "".join(f'<th scope="col">{text(name)}</th>' if name else "<td></td>" for name in names)
     body = "\n".join(
-        f'<tr><th scope="row">{text(first)}</th>{"".join(f"<td>{text(word)}</td>" for word in rest)}</tr>'
-        for first, *rest in rows
+        f'<tr><th scope="row">{text(first)}</th>{"".join(map(cell, rest))}</tr>' for first, *rest in rows
     )
-    kind = "texts" if words else "numbers"
+    align = "texts" if words else "numbers"
     return (
-        f'<section class="scroll" tabindex="0" aria-label="{text(caption)}"><table class="{kind}">'
+        f'<section class="scroll" tabindex="0" aria-label="{text(caption)}"><table class="{align}">'
         f"<caption>{text(caption)}</caption><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
         f"{html_paragraphs(notes)}</section>"
     )
+
+
+def finding_html(sentence: str, words: str = "", command: str = "", *, kind: str = "") -> str:
+    """What a page of tables comes to, and what to type next with what that is for."""
+    named = f' class="{kind}"' if kind else ""
+    after = f'<p class="command">{text(words)}: <code>{text(command)}</code></p>' if command else ""
+    return f'<section id="finding"{named} aria-label="finding"><p>{text(sentence)}</p>{after}</section>'
 
 
 def html_paragraphs(lines: Iterable[str]) -> str:

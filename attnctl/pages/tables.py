@@ -7,24 +7,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from attnctl.base.errors import AttnError
 from attnctl.base.files import refuse_os_errors
-from attnctl.base.words import number_repeats
+from attnctl.base.words import number_repeats, plural
 from attnctl.drawing.pictures import Plot
 from attnctl.drawing.pictures.draw import describe_plot, draw
 from attnctl.drawing.screen import Screen
-from attnctl.drawing.screen.text import token_text, visible
+from attnctl.drawing.screen.text import shell_line, token_text, visible
 from attnctl.drawing.show.headline import beginning
 from attnctl.math import Array, Progress
+from attnctl.math.names import WEIGHTS
 from attnctl.pages import MOST_PLAIN, MOST_TRACES, image, page_of_tables
 from attnctl.pages.describe import model_name
-from attnctl.pages.html import html_paragraphs, html_table, text
+from attnctl.pages.html import finding_html, html_paragraphs, html_table, text
 from attnctl.store.files import open_output
 from attnctl.verbs.check import about
 from attnctl.verbs.exercise import gradebook
-from attnctl.verbs.exercise.grade import WRONG, HandIn
+from attnctl.verbs.exercise.grade import RIGHT, WRONG, HandIn
 from attnctl.verbs.models.about import LAYER_HEADINGS, About, facts_of, layer_rows, size_lines, stack_name
 from attnctl.verbs.stats import DumpStats, StatsReport
 from attnctl.verbs.stats.picture import plots_of
@@ -32,6 +33,9 @@ from attnctl.verbs.stats.view import HEADINGS, head_rows, legend_of, notes_on
 
 HEADING = "What each head does"
 GRADES = "Grades"
+SIGNS_OF_MARKS = {"right": "✓", "wrong": "✗"}
+"""What stands before a mark, for those who do not tell its colour."""
+
 FACTS = "means over rows of weights"
 ROW_HEIGHT = 24  # pixels of a row in the picture of a layer
 ROLLED = "Rollout: how much of each token (across) has reached each place (down)"
@@ -51,7 +55,46 @@ def write_stats(found: Sequence[StatsReport], stream: IO[bytes]) -> None:
     body: list[str] = []
     for report in reports:
         body += stats_parts(report)
-    stream.write(page_of_tables(stats_title(reports), HEADING, FACTS, body))
+    finding = stats_finding([dump for report in reports for dump in report.dumps])
+    stream.write(page_of_tables(stats_title(reports), HEADING, FACTS, body, finding=finding))
+
+
+SHARES = {
+    "previous": "the token before",
+    "first": "the first token",
+    "self": "the token itself",
+    "same_token": "the same word elsewhere",
+}
+"""What a head may look at, by the measure that says how much."""
+
+
+class MarkedHead(NamedTuple):
+    """How much of its attention a head of a dump gives to one of `SHARES`."""
+
+    share: float
+    dump: DumpStats
+    head: int
+    words: str
+
+
+def stats_finding(dumps: Sequence[DumpStats]) -> str:
+    """The head that does one thing most, and what shows its weights."""
+    found = []
+    for dump in dumps:
+        for number, head in enumerate(dump.heads):
+            for measure, words in SHARES.items():
+                found.append(MarkedHead(head.means.get(measure) or 0.0, dump, head=number, words=words))
+    if not found:
+        return ""
+
+    most = max(found, key=lambda head: head.share)
+    of = f" of {visible(most.dump.name)}" if len(dumps) > 1 else ""
+    sentence = (
+        f"Head {most.head}{of} gives {most.share:.0%} of its attention to {most.words}: the most here."
+    )
+    command = ["attnctl", "show", most.dump.name, "--head", str(most.head), "--step", WEIGHTS]
+    is_file = most.dump.name != most.dump.sentence
+    return finding_html(sentence, "See it", shell_line(command) if is_file else "")
 
 
 def stats_title(reports: Sequence[StatsReport]) -> str:
@@ -74,7 +117,24 @@ def write_model(found: Sequence[About], stream: IO[bytes]) -> None:
         body.append(f"<section>{html_paragraphs(size_lines(model)[1:])}</section>")
 
     sizes = " · ".join(size_lines(part)[0] for part in found)
-    stream.write(page_of_tables(f"{names} · {sizes}", names, sizes, body))
+    finding = model_finding(found[0]) if found else ""
+    stream.write(page_of_tables(f"{names} · {sizes}", names, sizes, body, finding=finding))
+
+
+def model_finding(model: About) -> str:
+    """Which part of a layer has most of its parameters, and what shows a layer at work."""
+    sizes = model.by_use[0] if model.by_use else {}
+    if not sizes:
+        return ""
+    part = model.parts[0]
+    attention = sum(sizes.get(use, 0) for use in "qkvo")
+    share = attention / max(1, sum(sizes.values()))
+    sentence = f"{', '.join(facts_of(part)[:2])}: attention has {share:.0%} of the parameters of layer 0."
+    name = visible(model_name(model.name))
+    command = shell_line(
+        ["attnctl", "run", "--model", name, "--layer", "0", "A sentence", "-o", "layer.html"]
+    )
+    return finding_html(sentence, "See a layer at work", command)
 
 
 def draw_layer(sizes: Mapping[str, int]) -> str:
@@ -202,9 +262,31 @@ def write_grades(sheets: Sequence[HandIn], stream: IO[bytes]) -> None:
     for sheet in sheets:
         students.append((str(sheet.student), *signs_and_mistakes(sheet, steps)))
         notes += [f"{sheet.student}: {line}" for line in gradebook.remarks(sheet, alone=False)]
-    body.append(html_table(GRADES, ["name", *steps, "right"], students, notes, words=True))
+    body.append(
+        html_table(GRADES, ["name", *steps, "right"], students, notes, words=True, kind=kind_of_mark)
+    )
 
-    stream.write(page_of_tables(GRADES, GRADES, gradebook.class_summary(sheets), body))
+    summary = gradebook.class_summary(sheets)
+    finding = grades_finding(sheets, shared)
+    stream.write(page_of_tables(GRADES, GRADES, summary, body, finding=finding))
+
+
+def grades_finding(sheets: Sequence[HandIn], shared: Sequence[gradebook.SharedMistake]) -> str:
+    """What most of a class got wrong, and the page to read on it."""
+    known = [mistake for mistake in shared if mistake.mark.mistake]
+    if not known:
+        all_right = bool(sheets) and all(sheet.right for sheet in sheets)
+        return finding_html("Every hand-in is right.", kind="right") if all_right else ""
+    first = known[0]
+    count = plural(len(first.students), "hand-in")
+    sentence = f"{count} with {first.mark.mistake} at {first.mark.step}: {first.mark.words}."
+    command = shell_line(["attnctl", "check", "--about", str(first.mark.mistake)])
+    return finding_html(sentence, "Why people make it", command, kind="wrong")
+
+
+def kind_of_mark(words: str) -> str:
+    """What a cell of the grades says: right, or wrong."""
+    return next((kind for kind in ("right", "wrong") if words.startswith(SIGNS_OF_MARKS[kind])), "")
 
 
 def shared_row(shared: gradebook.SharedMistake) -> Sequence[str]:
@@ -223,7 +305,8 @@ def signs_and_mistakes(sheet: HandIn, steps: Sequence[str]) -> list[str]:
     shown = []
     for step, sign in zip(steps, signs, strict=True):
         mistake = mistakes.get(step)
-        shown.append(f"{sign}: {mistake}" if mistake else sign)
+        signed = " ".join(filter(None, [SIGNS_OF_MARKS.get(sign), sign]))
+        shown.append(f"{signed}: {mistake}" if mistake else signed)
     return [*shown, right]
 
 
@@ -271,8 +354,13 @@ def page_of(mistake: about.MistakePage) -> bytes:
     back = f'<p class="note"><a href="{INDEX}">All mistakes</a></p>'
 
     shown, columns, rows = about.part_shown(mistake)
-    titles = [f"{kind} {column}" for kind in ("wrong", "right") for column in columns]
-    cells = [(place, *found, *right) for place, found, right in rows]
-
-    body = [f"<section>{sections}{back}</section>", html_table(shown, ["", *titles], cells)]
-    return page_of_tables(f"{name} · {MISTAKES}", name, f"What you get when {wrong(mistake)}.", body)
+    found_rows = [(place, *found) for place, found, _ in rows]
+    right_rows = [(place, *right) for place, _, right in rows]
+    tables = [
+        html_table(f"✗ {shown}: wrong", ["", *columns], found_rows, kind=lambda _: WRONG),
+        html_table(f"✓ {shown}: right", ["", *columns], right_rows, kind=lambda _: RIGHT),
+    ]
+    body = [f"<section>{sections}{back}</section>", f'<div class="pair">{"".join(tables)}</div>']
+    words = f"What you get when {wrong(mistake)}."
+    finding = finding_html(words, "Find it in yours", "attnctl check homework.py", kind="wrong")
+    return page_of_tables(f"{name} · {MISTAKES}", name, "", body, finding=finding)

@@ -1,6 +1,7 @@
 """The page as a reader has it: opened from disk in a real browser, by pointer, keyboard and address."""
 
 import itertools
+import re
 import shlex
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -460,7 +461,7 @@ def test_heads_are_compared_by_a_button_and_that_has_an_address(show, tmp_path):
     button.click()
     assert page.locator("#map .readout").inner_text() == "Choose the head to compare it with."
     page.get_by_role("radio", name="head 2").click()
-    assert page.locator("figcaption").all_inner_texts() == ["head 0", "head 2"]
+    assert page.locator(".faces button").all_inner_texts() == ["head 0", "head 2"]
     assert page.evaluate("location.hash") == "#H0vsH2/AI/love/attention_weights"
     assert button.get_attribute("aria-pressed") == "true"
     there = show(path, fragment="#H0vsH2/AI/love/attention_weights")
@@ -728,15 +729,20 @@ def test_a_conform_opens_with_the_cause_and_the_command_that_runs_it_again(show,
     told = [each.strip() for each in page.locator("#finding > p").all_inner_texts()]
     lines = printed.split("\n")
     at = next(at for at, line in enumerate(lines) if line.startswith("no-scale: attention, in float32"))
-    assert told[0] == next(line for line in lines if line.startswith("It does not conform"))
-    assert told[1].split("\n") == lines[at : at + 2]
-    assert told[2] == lines[at + 2]
+    assert told[1] == next(line for line in lines if line.startswith("It does not conform"))
+    card = page.locator("#finding .cards li")
+    assert card.locator(".what").inner_text() == lines[at + 1]
     replay = page.locator("#finding .command code").inner_text()
     assert replay == lines[at + 3]
+    card.locator("a").click()
+    arrive(page, "#")
     page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
     page.get_by_role("button", name="Copy the next command").click()
     assert page.evaluate("window.copied") == replay
     found, expected = page.locator("#proof .beside dd").all_inner_texts()
+    numbers = [f"{float(each.replace('−', '-')):.3g}" for each in (found, expected)]
+    written = re.search(r"is (\S+) at .* and should be (\S+)\.", card.inner_text())
+    assert [f"{float(each):.3g}" for each in written.groups()] == numbers
     assert page.locator("#proof h3").first.inner_text() == "expected = A V"
     command = page.locator("#proof .tools code").last.inner_text()
     code, printed, _ = call("explain", tmp_path / "c.html", *shlex.split(command)[3:])
@@ -825,6 +831,9 @@ def test_the_first_screen_has_sentence_matrix_and_proof(show, tmp_path, kind, wi
     KINDS[kind](tmp_path / "x.html")
     page = show(tmp_path / "x.html", width=width, height=height)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    if kind in {"check", "diff"} and width < 700:  # on a telephone a finding comes first
+        assert page.locator("#finding").bounding_box()["y"] < height / 4
+        return
     for part in ("#hero .word", "#matrix [role=grid]", "#proof .value"):
         box = page.locator(part).first.bounding_box()
         assert box["y"] >= 0
@@ -875,3 +884,99 @@ def test_without_scripts_there_is_a_picture_and_text(chromium, tmp_path):
     assert page.locator("noscript img").bounding_box()["width"] > 100
     assert "attention_weights" in page.locator("noscript pre").inner_text()
     context.close()
+
+
+def test_a_number_comes_about_step_by_step(show, tmp_path):
+    """The products first, one after the other, and the number last: by a button or by the space bar."""
+    page = show(write([attnctl.run("I love AI", heads=2)], tmp_path / "x.html"))
+    go(page, "#H0/love/AI/scaled_scores")
+    value = page.locator("#proof .value")
+    page.get_by_role("button", name="Step by step").click()
+    assert not value.is_visible()
+    first = page.locator("#proof .now")
+    assert first.count() == 1
+    assert first.evaluate("(part) => part.matches('.bars li')")
+
+    parts = page.locator("#proof .line, #proof .bars li").count()
+    page.keyboard.press("Space")
+    assert page.locator("#proof .later").count() == parts - 2
+    for _ in range(parts - 1):
+        page.keyboard.press("Space")
+    assert value.is_visible()
+    assert page.locator("#proof .later").count() == 0
+
+
+def test_a_slider_goes_from_a_to_b(show, tmp_path):
+    a, b = attnctl.run("I love AI"), attnctl.run("I love AI", causal=True)
+    (tmp_path / "d.html").write_bytes(b"".join(diff_pieces([attnctl.diff(a, b)])))
+    page = show(tmp_path / "d.html", fragment="#T0/I/AI/attention_weights")
+    page.evaluate("""() => {
+        const mix = document.getElementById("mix");
+        mix.value = 50;
+        mix.dispatchEvent(new Event("input"));
+    }""")
+    name = "attention_weights"
+    half = (a[name][0, 0, 2] + b[name][0, 0, 2]) / 2
+    cell = page.locator("#matrix tbody tr").first.locator("td").nth(2)
+    assert cell.inner_text() == f"{half:.2f}"
+    assert page.locator("#hero .word").nth(2).locator("small").inner_text() == f"{half:.2f}"
+    page.get_by_role("button", name="A, B and B − A").click()
+    assert page.locator("figcaption").all_inner_texts() == ["A", "B", "B − A"]
+
+
+def test_a_telephone_shows_one_matrix_at_a_time(show, tmp_path):
+    a, b = attnctl.run("I love AI"), attnctl.run("I love AI", causal=True)
+    (tmp_path / "d.html").write_bytes(b"".join(diff_pieces([attnctl.diff(a, b)])))
+    page = show(tmp_path / "d.html", width=390, height=844)
+    grids = page.locator("#matrix [role=grid]")
+    shown = [grids.get_attribute("aria-label")]
+    page.get_by_role("button", name="A", exact=True).click()
+    shown.append(grids.get_attribute("aria-label"))
+    assert shown == ["attention_weights, head 0, B − A", "attention_weights, head 0"]
+
+
+def test_emoji_are_joined_as_people_see_them(show, tmp_path):
+    page = show(write([attnctl.run("a 👩\u200d💻 is\u202e here")], tmp_path / "x.html"))
+    words = page.locator("#hero .word bdi").all_inner_texts()
+    assert words == ["a", "👩\u200d💻", r"is\u202e", "here"]
+    assert "👩\u200d💻" in page.locator("h1").inner_text()
+    assert page.locator("#matrix tbody th").nth(1).inner_text() == "👩\u200d💻"
+
+
+def test_a_checked_program_is_whole_on_a_telephone(show, tmp_path):
+    program = tmp_path / "wrong.py"
+    program.write_text(
+        f"{WITHOUT_SCALE}\nq, k, v = (np.random.RandomState(0).randn(4, 6) for _ in 'qkv')\n"
+    )
+    program.write_text(f"{program.read_text()}attention(q, k, v + {' + '.join(['0'] * 60)})\n")
+    assert call("check", program, "-o", tmp_path / "c.html")[0] == 1
+    page = show(tmp_path / "c.html", width=390, height=844)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    for line in page.locator(".lines code").all():
+        frame = line.bounding_box()
+        assert frame["x"] + frame["width"] <= 390
+    assert violations(page) == []
+    page.locator(".cards a").click()
+    assert page.evaluate("location.hash") != ""
+
+
+HAS_MARK = """() => {
+    const canvas = document.querySelector(".picture canvas");
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    for (let at = 0; at < data.length; at += 4)
+        if (data[at] === 194 && data[at + 1] === 65 && data[at + 2] === 12) return true;
+    return false;
+}"""
+
+
+def test_on_paper_a_large_matrix_has_its_mark_in_the_picture_itself(show, tmp_path):
+    """A canvas above another hides it on paper: there is one, in the colours of a light page."""
+    trace = attnctl.run(" ".join(f"w{number}" for number in range(30)))
+    page = show(write([trace], tmp_path / "x.html"), scheme="dark")
+    assert not page.evaluate(HAS_MARK)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    wait_until(page, HAS_MARK)
+    assert not page.locator(".picture .marks").is_visible()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("html").get_attribute("data-paper") is None

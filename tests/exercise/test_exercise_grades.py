@@ -165,7 +165,9 @@ def test_grades_as_files(call, a_class, tmp_path):
     page = (tmp_path / "g.html").read_text()
     assert "script-src 'none'" in page
     assert page.partition("<caption>Grades")[2].count('<th scope="row"') == 4
-    assert "<td>wrong: no-scale</td>" in page
+    assert '<td class="wrong">✗ wrong: no-scale</td>' in page
+    assert '<td class="right">✓ right</td>' in page
+    assert "attnctl check --about " in page
     assert call("exercise", "grade", *a_class, "--format", "csv").out == (tmp_path / "g.csv").read_text()
     assert call("exercise", "grade", *a_class, "-o", "g.pdf").code == 2
 

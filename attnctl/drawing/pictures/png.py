@@ -45,6 +45,11 @@ FONT = Path(__file__).parent / "font" / "DejaVuSans.ttf"
 """The same letters everywhere, so the same bytes; a character that it lacks is drawn as a box."""
 
 FONT_NAME = "DejaVu Sans"
+
+MONO = FONT.with_name("DejaVuSansMono.ttf")
+MONO_NAME = "DejaVu Sans Mono"
+"""The letters of programs."""
+
 ZOOM = 2  # pixels for each unit of the SVG: sharp on screens of high density
 MOST_PIXELS = 1 << 27  # of one PNG: half a gigabyte while it is drawn
 
@@ -71,7 +76,7 @@ def png(svg: str, width: int, height: int) -> bytes:
         svg_string=svg,
         zoom=ZOOM if width * height * ZOOM**2 <= MOST_PIXELS else 1,
         skip_system_fonts=True,
-        font_files=[str(FONT)],
+        font_files=[str(FONT), *([str(MONO)] if MONO_NAME in svg else [])],
         font_family=FONT_NAME,
         sans_serif_family=FONT_NAME,
     )

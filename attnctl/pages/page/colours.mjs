@@ -29,10 +29,11 @@ function ramp(zero, up, down) {
 
 /** Take the anchors of the pictures, from 0 to the most: {up, down}. */
 export function takeRamps({ up, down }) {
-  const reversed = (anchors) => [...anchors].reverse();
+  // On black the palest anchors of both hues would be the same white: what is largest keeps its hue.
+  const onBlack = (anchors) => [...anchors].reverse().slice(1, -1);
   ramps = {
     light: ramp(NOON, up, down),
-    dark: ramp(NIGHT, reversed(up).slice(1), reversed(down).slice(1)),
+    dark: ramp(NIGHT, onBlack(up), onBlack(down)),
   };
 }
 
@@ -124,7 +125,8 @@ export function whenColoursChange(redraw) {
   let theme; // of the notebook that frames the page, where it says so
   const turned = (toPaper) => () => {
     dark = (theme ? theme === "dark" : wantsDark.matches) && !toPaper;
-    redraw();
+    document.documentElement.toggleAttribute("data-paper", toPaper);
+    redraw(toPaper);
   };
   wantsDark.addEventListener("change", turned(false));
   addEventListener("beforeprint", turned(true));

@@ -18,3 +18,12 @@ export function make(tag, attributes = {}, ...children) {
 export function drawn(tag, attributes = {}, ...children) {
   return filledIn(document.createElementNS(SVG, tag), attributes, children);
 }
+
+/** What nobody sees, or what turns words around; joiners of emoji and accents stay as people see them. */
+const UNSEEN =
+  /[\p{Cc}\p{Zl}\p{Zp}\u00ad\u061c\u115f\u1160\u200b\u200c\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|(?<!\p{Extended_Pictographic}\ufe0f?|\p{Emoji_Modifier})\u200d/gu;
+
+/** A text in which everything is seen, as people see it. */
+export function seen(text) {
+  return text.replace(UNSEEN, (char) => `\\u${char.codePointAt(0).toString(16).padStart(4, "0")}`);
+}

@@ -1,15 +1,30 @@
 // The sentence: each word shaded by the weight it gets, with curves to the strongest.
 
-import { drawn, make } from "./elements.mjs";
+import { drawn, make, seen } from "./elements.mjs";
 import { inColumns } from "./numbers.mjs";
 
 const STRONGEST = 5; // curves from a word
 const LEAST = 0.02; // weaker ones are not drawn
 const ROOM = { large: 120, least: 84, middle: 400, width: 1000 }; // characters in large and in middle letters
 
-/** A token without the number that tells it from others. */
+const LONGEST = 40; // letters of a token; its title has all of it
+
+/** A token as people see it: without quotes and the number that tells it from others. */
 function plain(word, token) {
-  return token !== undefined && word.startsWith(`${token}#`) ? token : word;
+  if (!token) return word;
+  return token.trim() ? seen(token) : word;
+}
+
+/** Cut where it is long. */
+function cut(word) {
+  const letters = [...word];
+  return letters.length > LONGEST ? `${letters.slice(0, LONGEST - 1).join("")}…` : word;
+}
+
+/** What a cut token reads in full; nothing where it is shown whole. */
+function whole(word, token) {
+  const shown = plain(word, token);
+  return cut(shown) === shown ? null : shown;
 }
 
 export class Hero {
@@ -37,7 +52,9 @@ export class Hero {
     const length = queries.join(" ").length;
     const scale = Math.min(1, innerWidth / ROOM.width);
     const large = Math.max(ROOM.least, ROOM.large * scale);
-    this.element.className = length <= large ? "large" : length <= ROOM.middle * scale ? "middle" : "small";
+    const middle = length <= ROOM.middle * scale ? "middle" : "small";
+    // Positions without words are no sentence: they are there to be chosen, not to be read.
+    this.element.className = !tokens ? "small plain" : length <= large ? "large" : middle;
     this.element.classList.toggle("two", !same);
     this.element.hidden = !queries.length;
     this.element.replaceChildren(this.curves, ...lines.map(({ line }) => line));
@@ -47,8 +64,8 @@ export class Hero {
     const buttons = words.map((word, at) => {
       const button = make(
         "button",
-        { type: "button", class: "word", tabindex: at ? -1 : 0 },
-        make("bdi", {}, plain(word, tokens?.[at])),
+        { type: "button", class: "word", tabindex: at ? -1 : 0, title: whole(word, tokens?.[at]) },
+        make("bdi", {}, cut(plain(word, tokens?.[at]))),
         make("small", { "aria-hidden": "true" }),
       );
       if (this.special.has(at)) button.classList.add("special");

@@ -17,7 +17,6 @@ const LEAST = { width: 240, height: 240 }; // pixels that a matrix is given
 const BELOW = 58; // pixels that stay free below it
 const GAP = 20; // pixels between two
 const MARGIN = 150; // pixels beside the cells of one: its labels, and what is between two
-const PEEK = 1.25; // on a telephone one fills the width, and the next shows its edge
 const NARROW = { alone: 0.36, below: 0.13 }; // of the height of a telephone, for a matrix; below a finding
 
 const TOGGLES = {
@@ -223,9 +222,10 @@ export class Lens {
 
   // --- what is shown ---
 
-  redraw() {
+  redraw(toPaper = false) {
     this.drawn = undefined;
     if (this.locked) this.render(this.locked);
+    if (toPaper) for (const { matrix } of this.panels) matrix.flatten?.();
     this.map.draw(this.mapShades());
   }
 
@@ -239,7 +239,7 @@ export class Lens {
     if (!step) return;
     const cell = opened.cell(step, places);
     const lead = cell.slice(0, -2);
-    const key = `${this.at} ${name} ${[...this.toggles]} ${this.also}`;
+    const key = `${this.at} ${name} ${[...this.toggles]} ${this.also} ${this.mix}`;
     if (key !== this.drawn || !this.panels.some((panel) => String(panel.lead) === String(lead))) {
       this.drawn = key;
       this.centre(step, lead);
@@ -261,7 +261,7 @@ export class Lens {
     this.proof.show({ opened, step, cell, where: this.where(places), command, norm });
     const [row, column] = cell
       .slice(-2)
-      .map((at, i) => opened.names(step, Math.max(0, cell.length - 2) + i)[at]);
+      .map((_, i) => opened.place(step, cell, Math.max(0, cell.length - 2) + i));
     const sides = column === undefined ? (row ?? name) : `${row} → ${column}`;
     document.title = [sides, this.traces[this.at].view.called].filter(Boolean).join(" · ");
   }
@@ -271,7 +271,7 @@ export class Lens {
     if (!opened.weights) return;
     const [query, key] = opened.cell(opened.weights, places).slice(-2);
     const both = step.axes.includes("query") && step.axes.includes("key");
-    const looked = (head) => this.looked(query, opened.row({ ...places, head }));
+    const looked = (head) => this.looked(query, this.mixed({ ...places, head }));
     const weights = looked(places.head);
     const also = this.also === undefined || this.also === places.head ? undefined : looked(this.also);
     const shades = this.weightShades ?? new Shades(1);
@@ -321,12 +321,19 @@ export class Lens {
       element.replaceChildren(this.heading(step), make("p", {}, "no numbers"));
       return;
     }
-    const parts = this.compared(step, lead);
+    const every = this.compared(step, lead);
+    const narrow = matchMedia("(max-width: 700px)").matches;
+    const parts = narrow ? [every[this.faceOf(every)]] : every;
     const many = parts.length;
     const holder = make("div", { class: "panels" });
-    element.replaceChildren(this.heading(step), this.tools(step, parts), holder, this.legend(step, parts));
-    const narrow = matchMedia("(max-width: 700px)").matches;
-    const across = narrow && many > 1 ? PEEK : many;
+    element.replaceChildren(
+      this.heading(step),
+      ...(narrow && every.length > 1 ? [this.faces(every)] : []),
+      this.tools(step, every),
+      holder,
+      this.legend(step, parts),
+    );
+    const across = many;
     const high = innerHeight * (this.by("finding") ? NARROW.below : NARROW.alone);
     holder.style.setProperty("--panels", many);
     const below = () =>
@@ -342,6 +349,27 @@ export class Lens {
       holder.append(make("figure", {}, ...(part.name ? [make("figcaption", {}, part.name)] : []), scroll));
       return { matrix, part, lead: part.lead };
     });
+  }
+
+  /** Which of several panels a telephone shows: the one that was chosen, else the last of a difference. */
+  faceOf(panels) {
+    const usual = this.opened.view.panels?.delta ? panels.length - 1 : 0;
+    return Math.min(this.face ?? usual, panels.length - 1);
+  }
+
+  /** A button for each panel, where there is room for one. */
+  faces(panels) {
+    const shown = this.faceOf(panels);
+    const buttons = panels.map(({ name }, at) => {
+      const button = make("button", { type: "button", "aria-pressed": String(at === shown) }, name);
+      button.addEventListener("click", () => {
+        this.face = at;
+        this.redraw();
+        document.querySelector(".faces [aria-pressed=true]")?.focus();
+      });
+      return button;
+    });
+    return make("div", { class: "faces", role: "group", "aria-label": "matrix" }, ...buttons);
   }
 
   /** How wide the matrices of a step get in this height: what is left of the page is the proof's. */
@@ -400,9 +428,10 @@ export class Lens {
       hiddenBy: at((row, column) => (wrong(row, column) ? "" : whole.hiddenBy(row, column))),
       wrong: at(wrong),
     };
-    const shades = this.shadesOf(step, part, weighted);
-    if (step === opened.weights) this.weightShades = weighted ? undefined : shades;
     const beside = this.beside(step, whole, part, at);
+    const alone = this.shadesOf(step, part, weighted);
+    const shades = step === opened.weights ? alone : this.sharedBy(beside, alone);
+    if (step === opened.weights) this.weightShades = weighted ? undefined : shades;
     return beside.map((each, id) => this.shadedBy(each.shades ?? shades, { ...each, id }));
   }
 
@@ -414,6 +443,7 @@ export class Lens {
     if (!panels || !mark || mark.other === null) return [part];
     const otherAt = (row, column) => opened.other(step, whole.cell(row, column)) ?? Number.NaN;
     const own = { ...part, name: panels.own };
+    const mixed = panels.delta ? this.mix : undefined;
     const other = {
       ...part,
       name: panels.other,
@@ -425,6 +455,11 @@ export class Lens {
     const both = panels.own === "B" ? [other, own] : [own, other];
     if (!panels.delta) return both;
     const [a, b] = both;
+    if (mixed !== undefined) {
+      const between = (row, column) => blend(a.value(row, column), b.value(row, column), mixed);
+      const name = `A → B: ${Math.round(100 * mixed)} %`;
+      return [{ ...a, name, label: `${part.label}, between A and B`, value: between, hiddenBy: () => "" }];
+    }
     const value = (row, column) => b.value(row, column) - a.value(row, column);
     const label = `${part.label}, ${panels.delta}`;
     const shades = Shades.of(everyOf(part.rows, part.columns, value), { signed: true });
@@ -438,6 +473,15 @@ export class Lens {
     if (weighted || this.skipped || step.block === null)
       return Shades.of(everyOf(part.rows, part.columns, part.value), { log });
     return Shades.of(this.opened.array(step.name).values, { log });
+  }
+
+  /** One scale for panels that stand side by side: that of the step, or as far as the other one goes. */
+  sharedBy(panels, shades) {
+    const others = panels.slice(1).filter((each) => !each.shades);
+    const values = others.flatMap((each) => everyOf(each.rows, each.columns, each.value));
+    const { most, signed } = Shades.of(values);
+    if (!others.length || (most <= shades.most && signed === shades.signed)) return shades;
+    return new Shades(Math.max(most, shades.most), { signed: signed || shades.signed, log: shades.log });
   }
 
   shadedBy(shades, part) {
@@ -494,6 +538,7 @@ export class Lens {
         return button;
       });
     const places = step.axes.slice(0, -2).map((axis, at) => this.places(step, axis, at));
+    if (opened.view.panels?.delta && opened.mark(step)) places.push(this.slider());
     const save = make("button", { type: "button" }, "Save SVG");
     save.addEventListener("click", () => this.save());
     const copying = make("button", { type: "button", title: "all digits" }, "Copy as TSV");
@@ -510,6 +555,44 @@ export class Lens {
       save,
       copying,
     );
+  }
+
+  /** What goes from the numbers of A to those of B: [label], and a button back to both side by side. */
+  slider() {
+    const at = this.mix ?? (this.opened.view.panels.own === "A" ? 0 : 1);
+    const input = make("input", {
+      type: "range",
+      min: 0,
+      max: 100,
+      value: Math.round(100 * at),
+      id: "mix",
+    });
+    input.addEventListener("input", () => {
+      this.mix = Number(input.value) / 100;
+      this.redraw();
+      document.getElementById("mix")?.focus();
+    });
+    const label = make("label", { class: "mix" }, "A", input, "B");
+    input.ariaLabel = "from A to B";
+    if (this.mix === undefined) return [label];
+    const back = make("button", { type: "button" }, "A, B and B − A");
+    back.addEventListener("click", () => {
+      this.mix = undefined;
+      this.redraw();
+    });
+    return [label, back];
+  }
+
+  /** The weights of a query on the way from A to B, where that is shown. */
+  mixed(places) {
+    const row = this.opened.row(places);
+    const { weights, view } = this.opened;
+    if (this.mix === undefined || !view.panels?.delta || !this.opened.mark(weights)) return row;
+    const cell = this.opened.cell(weights, places);
+    return row.map((value, key) => {
+      const other = this.opened.other(weights, [...cell.slice(0, -1), key]) ?? Number.NaN;
+      return view.panels.own === "A" ? blend(value, other, this.mix) : blend(other, value, this.mix);
+    });
   }
 
   /** What chooses a place along an axis before those of a matrix, where the map does not: [] or [label]. */
@@ -547,24 +630,33 @@ export class Lens {
 
   /** The colour bar, which axis is which, and what else is marked. */
   legend(step, parts) {
-    const { shades } = parts[0];
-    const canvas = make("canvas", { "aria-hidden": "true" });
-    const ends = shades.ends();
-    const value = (_, at) => along(shades, at / 127);
-    paint(canvas, 128, 1, { rows: 1, columns: 128, value, shades });
-    const numbers = this.toggles.has("row") ? ["0", "largest of its row"] : ends.map((each) => short(each));
+    const scales = parts.filter(
+      ({ shades }, at) => parts.findIndex((each) => each.shades === shades) === at,
+    );
     return make(
       "p",
       { class: "legend" },
-      make("span", {}, numbers[0]),
-      canvas,
-      make("span", {}, numbers.at(-1)),
-      ...(shades.log ? [make("span", {}, "by logarithm")] : []),
+      ...scales.flatMap((part, at) => this.scale(part, scales.length > 1 && at > 0)),
       make("span", { class: "axes" }, axesOf(step)),
       ...[...this.keys(parts)].map(([kind, text]) =>
         make("span", {}, make("i", { class: kind }), ` ${text}`),
       ),
     );
+  }
+
+  /** A colour bar with its ends; one that is of a single panel says of which. */
+  scale({ shades, name }, isOwn) {
+    const canvas = make("canvas", { "aria-hidden": "true" });
+    const value = (_, at) => along(shades, at / 127);
+    paint(canvas, 128, 1, { rows: 1, columns: 128, value, shades });
+    const numbers = this.toggles.has("row") ? ["0", "largest of its row"] : shades.ends().map(short);
+    return [
+      ...(isOwn ? [make("span", { class: "axes" }, `${name}:`)] : []),
+      make("span", {}, numbers[0]),
+      canvas,
+      make("span", {}, numbers.at(-1)),
+      ...(shades.log ? [make("span", {}, "by logarithm")] : []),
+    ];
   }
 
   /** What frames, hatches and grey cells mean, of those that are there: [class, words]. */
@@ -586,6 +678,12 @@ export class Lens {
 }
 
 const short = (value) => String(Number(everyDigit(Number(value.toPrecision(3))))).replace("-", "−");
+
+/** A number on the way from one to another; what is there in one of them alone comes or goes at once. */
+function blend(a, b, share) {
+  if (!Number.isFinite(a) || !Number.isFinite(b)) return share < 0.5 ? a : b;
+  return a + share * (b - a);
+}
 
 /** The number that stands at a part of the way along a colour bar. */
 function along({ most, signed, log }, part) {

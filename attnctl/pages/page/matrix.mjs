@@ -297,7 +297,7 @@ class PictureMatrix extends Matrix {
       for (let column = 0; column < part.columns; column++) {
         const rule = large && part.hiddenBy(row, column);
         if (rule) this.strike(row, column, part.rules.indexOf(rule));
-        if (part.wrong(row, column)) this.outline(pen, [row, column], "--wrong");
+        if (part.wrong(row, column)) this.fence(row, column);
       }
     }
     pen.fillStyle = styled("--ink");
@@ -307,6 +307,30 @@ class PictureMatrix extends Matrix {
     pen.strokeStyle = styled("--frame");
     pen.lineWidth = 1;
     pen.strokeRect(label.left - 0.5, label.top - 0.5, width + 1, height + 1);
+  }
+
+  /** Frame what is wrong where it borders on what is not: cells side by side have one frame. */
+  fence(row, column) {
+    const { part, pen, label, size } = this;
+    const inside = (down, across) =>
+      down >= 0 && across >= 0 && down < part.rows && across < part.columns && part.wrong(down, across);
+    const [left, top] = [label.left + column * size[0], label.top + row * size[1]];
+    const [right, bottom] = [left + size[0], top + size[1]];
+    const sides = [
+      [row - 1, column, left, top, right, top],
+      [row + 1, column, left, bottom, right, bottom],
+      [row, column - 1, left, top, left, bottom],
+      [row, column + 1, right, top, right, bottom],
+    ];
+    pen.strokeStyle = styled("--wrong");
+    pen.lineWidth = 2;
+    pen.beginPath();
+    for (const [down, across, ...line] of sides) {
+      if (inside(down, across)) continue;
+      pen.moveTo(line[0], line[1]);
+      pen.lineTo(line[2], line[3]);
+    }
+    pen.stroke();
   }
 
   /** Hatch a cell: each rule in its own direction, as the legend has it. */
@@ -367,6 +391,14 @@ class PictureMatrix extends Matrix {
     marker.globalAlpha = 1;
     this.reader.ariaLabel = this.said(place);
     if (part.rows > 1) this.reader.parentElement.ariaRowIndex = place[0] + 1;
+  }
+
+  /** Marks become part of the picture: on paper what lies above it would hide it. */
+  flatten() {
+    this.pen.save();
+    this.pen.resetTransform();
+    this.pen.drawImage(this.marker.canvas, 0, 0);
+    this.pen.restore();
   }
 
   clear() {

@@ -20,7 +20,7 @@ function traceButtons(nav, traces, choose) {
     ...traces.map(({ view }, at) => {
       const button = make(
         "button",
-        { type: "button", "aria-pressed": "false" },
+        { type: "button", class: view.kind || null, title: view.name, "aria-pressed": "false" },
         make("bdi", {}, view.name),
       );
       button.addEventListener("click", () => choose(at));
@@ -53,9 +53,9 @@ async function start() {
     const lens = new Lens(page, new Blocks(page.blocks, (number) => by(`b${number}`).textContent), by);
     traceButtons(by("traces"), page.traces, (trace) => lens.lock({ trace }));
     const started = lens.start();
-    whenColoursChange(async () => {
+    whenColoursChange(async (toPaper) => {
       await started; // a notebook may say its theme before there is anything to draw again
-      lens.redraw();
+      lens.redraw(toPaper);
     });
     await started;
     commands(by("next"), lens.opensWith);

@@ -6,6 +6,8 @@ import { everyDigit, forPeople } from "./numbers.mjs";
 import { WEIGHTS } from "./trace.mjs";
 import { short, sumIn, typeset, worth } from "./typeset.mjs";
 
+const STEP = "Step by step";
+
 const MOST = { bars: 6, lines: 4, written: 12 };
 
 /** A share in words: of a small one a digit more, of one that is almost nothing its bound. */
@@ -23,11 +25,53 @@ export class Proof {
   /** `follow(operand)` goes to a cell that was read; `say(text)` tells what was done. */
   constructor(element, follow, say) {
     Object.assign(this, { element, follow, say, every: false });
+    addEventListener("keydown", (event) => this.pressed(event));
+  }
+
+  /** Space shows the next part of the way to the number; Escape all of it. */
+  pressed(event) {
+    if (this.part === undefined || event.defaultPrevented) return;
+    const own = event.target.closest?.("button, a, select, input, summary");
+    if (event.key === " " && !(own && own !== this.player)) this.play();
+    else if (event.key === "Escape") this.end();
+    else return;
+    event.preventDefault();
+  }
+
+  /** What a number comes of, the first first: each product of a sum, what they come to, and so on. */
+  parts() {
+    const lines = [...this.element.querySelectorAll(".line")].reverse();
+    return lines.flatMap((line) => {
+      const bars = line.nextElementSibling?.matches(".bars") ? [...line.nextElementSibling.children] : [];
+      return [...bars, line];
+    });
+  }
+
+  /** Begin at the first product, or show one part more; after the last the number itself. */
+  play() {
+    const parts = this.parts();
+    this.part = this.part === undefined ? 1 : this.part + 1;
+    if (this.part > parts.length) return this.end();
+    this.element.classList.add("playing");
+    for (const [at, part] of parts.entries()) part.classList.toggle("later", at >= this.part);
+    for (const part of parts) part.classList.toggle("now", part === parts[this.part - 1]);
+    this.player.textContent = `Next (space) ${this.part} / ${parts.length}`;
+    return undefined;
+  }
+
+  /** Show all of it. */
+  end() {
+    this.part = undefined;
+    this.element.classList.remove("playing");
+    for (const part of this.element.querySelectorAll(".later, .now")) part.classList.remove("later", "now");
+    this.player.textContent = STEP;
   }
 
   /** Show a cell of a trace: {opened, step, cell, where, command}, and `norm` where it weighs values. */
   show(shown) {
     this.shown = shown;
+    this.part = undefined;
+    this.element.classList.remove("playing");
     const { opened, step, cell } = shown;
     const { explained } = opened;
     const most = this.every ? 0 : MOST.written;
@@ -74,7 +118,7 @@ export class Proof {
     ];
     if (own === "B") rows.reverse();
     if (delta) rows.push([delta, rows[1][1] - rows[0][1]]);
-    return [sideBySide(rows, opened.isWrong(step, cell) ? "beside wrong" : "beside")];
+    return [sideBySide(rows, opened.isWrong(step, cell) && !delta ? "beside wrong" : "beside")];
   }
 
   /** One line of the way back: its arithmetic set as it is written by hand, its sum as bars, its notes. */
@@ -198,9 +242,12 @@ export class Proof {
   /** The number in full and the command that explains it, to copy. */
   tools(found, { command }) {
     const digits = everyDigit(found.value);
+    this.player = make("button", { type: "button", class: "play" }, STEP);
+    this.player.addEventListener("click", () => this.play());
     return make(
       "div",
       { class: "tools" },
+      ...(found.operands.length ? [this.player] : []),
       this.copied(digits, make("code", {}, digits), "every digit"),
       ...(command ? [this.copied(command, make("code", {}, command), "the command")] : []),
     );
@@ -237,10 +284,10 @@ function explainedRule(opened, step, cell) {
   return rule < 0 ? "" : step.hides.names[rule];
 }
 
-/** The words at the last two places of a cell. */
+/** The words at the last two places of a cell; a number says of which axis it is. */
 function ends(opened, step, cell) {
   const start = Math.max(0, cell.length - 2);
-  return cell.slice(start).map((at, i) => opened.names(step, start + i)[at]);
+  return cell.slice(start).map((_, i) => opened.place(step, cell, start + i));
 }
 
 /** A cell and what it comes from, as long as that is one cell: back to where a sum is taken. */
@@ -270,7 +317,7 @@ function termName(part, sum, found, opened) {
   if (!start || !next || own.input !== start.input) return step?.symbol ?? "";
   const axis = start.cell.findIndex((place, at) => place !== next.cell[at]);
   if (axis < 0 || !step) return step?.symbol ?? "";
-  return opened.names(step, axis)[own.cell[axis]];
+  return opened.labels(step, axis)[own.cell[axis]];
 }
 
 /** A bar from 0; where some are negative 0 is in the middle. */

@@ -1,5 +1,6 @@
 // One trace of the page whose numbers are there: its steps, and where in them a reader stands.
 
+import { seen } from "./elements.mjs";
 import { Explained } from "./explain.mjs";
 
 export const WEIGHTS = "attention_weights";
@@ -15,6 +16,14 @@ export async function opened(trace, blocks, words) {
   numbers.add(trace.view.norms ?? null).delete(null);
   const loaded = await Promise.all([...numbers].map(async (at) => [at, await blocks.get(at)]));
   return new Opened(trace, new Map(loaded), words);
+}
+
+const QUOTED = /^("(?:[^"\\]|\\.)*\\u(?:[^"\\]|\\.)*")(#\d+)?$/;
+
+/** A spelling without the escapes of what people see; one without escapes as it is. */
+function unescaped(word) {
+  const [, token, number = ""] = QUOTED.exec(word) ?? [];
+  return token ? seen(JSON.parse(token)) + number : word;
 }
 
 class Opened {
@@ -40,6 +49,17 @@ class Opened {
   names(step, axis) {
     const words = step.words[axis] && this.view.spellings[step.words[axis]];
     return words || Array.from({ length: step.shape[axis] }, (_, at) => String(at));
+  }
+
+  /** The same as people see them: an address escapes what joins two emoji. */
+  labels(step, axis) {
+    return this.names(step, axis).map(unescaped);
+  }
+
+  /** A place of a cell in words: a token, or a number and its axis. */
+  place(step, cell, axis) {
+    const word = this.labels(step, axis)[cell[axis]];
+    return step.words[axis] ? word : `${step.axes[axis]} ${word}`;
   }
 
   /** [queries, keys] of the weights, as words. */
@@ -99,8 +119,8 @@ class Opened {
       rows,
       columns,
       cell: at,
-      rowNames: axes > 1 ? this.names(step, axes - 2) : [step.symbol],
-      columnNames: axes ? this.names(step, axes - 1) : [""],
+      rowNames: axes > 1 ? this.labels(step, axes - 2) : [step.symbol],
+      columnNames: axes ? this.labels(step, axes - 1) : [""],
       value: (row, column) => Number(array.at(at(row, column))),
       hiddenBy: (row, column) => {
         const rule = this.explained.hiddenBy(step, at(row, column));
@@ -173,10 +193,15 @@ class Opened {
     return array.cellAt(found);
   }
 
-  /** The largest weight from one token to another, neither of them special nor the first. */
+  /**
+   * The largest weight from one token to another, neither of them special nor the first: of a head that does
+   * more than look at the word before or at itself, and not between neighbours, where there is one.
+   */
   telling(heads) {
     const array = this.array(WEIGHTS);
     const special = new Set([0, ...(this.view.special ?? [])]);
+    const plain = new Set(["previous", "self"]);
+    const does = (at) => this.view.heads?.[Math.floor(at / size) % all]?.name;
     const [queries, keys] = this.weights.shape.slice(-2);
     const apart = keys - queries;
     const size = queries * keys;
@@ -184,12 +209,14 @@ class Opened {
     const chosen = (at) => heads?.includes(Math.floor(at / size) % all) ?? true;
     let [found, most] = [0, -1];
     for (const wanted of [
+      (q, k, at) =>
+        !plain.has(does(at)) && !special.has(k) && !special.has(q + apart) && Math.abs(q + apart - k) > 1,
       (q, k) => !special.has(k) && !special.has(q + apart) && q + apart !== k,
       () => true,
     ]) {
       array.values.forEach((value, at) => {
         const [query, key] = [Math.floor(at / keys) % queries, at % keys];
-        if (value > most && wanted(query, key) && chosen(at)) [found, most] = [at, Number(value)];
+        if (value > most && wanted(query, key, at) && chosen(at)) [found, most] = [at, Number(value)];
       });
       if (most >= 0) break;
     }

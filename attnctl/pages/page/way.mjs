@@ -28,7 +28,7 @@ export class Way {
     for (const step of view.steps) {
       const button = this.button(step, view);
       if (marked.includes(step.name)) {
-        button.classList.add("marked");
+        button.classList.add(view.panels?.delta ? "differs" : "marked");
         if (step.name === marked[0]) button.append(make("em", {}, means[0]));
       }
       this.buttons.set(step.name, button);
@@ -37,7 +37,14 @@ export class Way {
       else chips.push(...arrow(chips, "→"), button);
     }
     if (marked.length > 1) {
-      chips.push(make("span", { class: "legend" }, make("i", { class: "swatch wrong" }), ` ${means[1]}`));
+      chips.push(
+        make(
+          "span",
+          { class: "legend" },
+          make("i", { class: `swatch ${view.panels?.delta ? "also" : "wrong"}` }),
+          ` ${means[1]}`,
+        ),
+      );
     }
     if (folded.children.length) chips.push(this.fold(folded), folded);
     const row = (kind, parts) => make("div", { class: kind }, ...parts);

@@ -27,10 +27,10 @@ from attnctl.sources.program import RecordedProgram
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.handed import Handing
 from attnctl.sources.program.named import Steps
-from attnctl.sources.program.place import Expression, call_of, line_of, place_of, point_at
+from attnctl.sources.program.place import Expression, call_of, line_of, path_of, place_of, point_at
 from attnctl.sources.program.relations import HIDDEN, Array, is_near, is_same, softmax
 from attnctl.sources.program.visibility import triangle_of
-from attnctl.verbs.check.report import Finding, Report, StepPlace, Unjudged
+from attnctl.verbs.check.report import Finding, ProgramListing, Report, StepPlace, Unjudged
 from attnctl.verbs.check.shown import PUT_TOGETHER, Accused, shown_mistake
 
 Check = Callable[[Mapping[str, Array], Settings], Report]
@@ -143,7 +143,26 @@ class ProgramJudge:
             for accusation in accusations
             if accusation.place.line
         }
-        return AttentionJudgement(replace(whole, places=places), accusations)
+        whole = replace(whole, places=places, program=self.listing(steps))
+        return AttentionJudgement(whole, accusations)
+
+    def listing(self, steps: Steps) -> ProgramListing | None:
+        """The text of the program, and the last line that makes each step; None of variables alone."""
+        recording = self.graph.recording
+        if not recording.path:
+            return None
+
+        product = self.graph.site(steps.attention.product)
+        made = {}
+        for name, events in steps.events.items():
+            # Where Q and K are multiplied they may be turned once more, as by K.T.
+            before = [event for event in events if self.graph.site(event).line != product.line]
+            if events:
+                last = events[-1] if name not in "QKV" or not before else before[-1]
+                place = place_of(self.graph, last)
+                made[name] = (place.path, place.line)
+        files = {path_of(self.graph, file): text for file, text in recording.files.items()}
+        return ProgramListing(files=files, made=made)
 
     def has_twin_without_dropout(self, steps: Steps) -> bool:
         """True if the same expression was carried out without dropout, too, and is judged there."""

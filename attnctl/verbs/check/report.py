@@ -72,6 +72,20 @@ class StepPlace:
 
 
 @dataclass(frozen=True)
+class ProgramListing:
+    """The text of a program, and which of its lines make which step."""
+
+    files: Mapping[str, str]
+    """The text of each file, by the name that the person calls it."""
+    made: Mapping[str, tuple[str, int]]
+    """By step the file and the line that make it, where a line does."""
+    mended: Mapping[str, str] = field(default_factory=dict)
+    """What files read instead, with which every attention agreed; only where that was asked for."""
+    is_written: bool = False
+    """True if the files read so now."""
+
+
+@dataclass(frozen=True)
 class Unjudged:
     """A recorded step that could not be judged: why, and which steps to record too."""
 
@@ -105,6 +119,8 @@ class Report(Displayed):
     """Laws that two calls of a module break, where each number by itself is right."""
     places: Mapping[str, StepPlace] = field(default_factory=dict)
     """Where a wrong step is made: the call of a captured one, the expression of a program."""
+    program: ProgramListing | None = field(default=None, repr=False, compare=False)
+    """The program that made it, where one was read."""
 
     @property
     def trace(self) -> Trace:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attnctl.base.format import Format
 from attnctl.base.verb import Verb
-from attnctl.store.formats import FOUND_JSON, page
+from attnctl.store.formats import FOUND_JSON, page, pictures_by
 
 VERB = Verb(
     name="check",
@@ -21,6 +21,7 @@ VERB = Verb(
         "check": (
             FOUND_JSON,
             Format("sarif", ".sarif", "attnctl.verbs.check.sarif:write_sarif"),
+            *pictures_by("attnctl.pages.code_picture"),
             page("attnctl.pages.found:write_check"),
         ),
     },

@@ -199,6 +199,8 @@ class Difference(Displayed):
     alignment: Alignment | None = field(default=None, repr=False, compare=False)
     """The two traces and how their places pair up: what a picture of the difference is made of."""
     tolerance: Tolerance = field(default=USUAL, repr=False, compare=False)
+    names: tuple[str, str] = field(default=("", ""), repr=False, compare=False)
+    """What A and B were read from, as a person named it."""
 
     @property
     def call(self) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from attnctl.base.format import Format
 from attnctl.base.verb import Verb
 from attnctl.store.formats import page
 
+GIF = "attnctl.drawing.show.cell:require_gif"
+
 VERB = Verb(
     name="explain",
     section="Look",
@@ -17,6 +19,8 @@ VERB = Verb(
     formats={
         "explain": (
             Format("json", ".json", "attnctl.verbs.explain.view:write_json"),
+            Format("svg", ".svg", "attnctl.verbs.explain.picture:write_svg", text=True),
+            Format("gif", ".gif", "attnctl.verbs.explain.picture:write_gif", binary=True, needs=GIF),
             page("attnctl.pages.found:write_explain"),
             Format("latex", ".tex", "attnctl.verbs.explain.written:write_latex", text=True),
             Format("typst", ".typ", "attnctl.verbs.explain.written:write_typst", text=True),
