@@ -10,7 +10,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError, collect_problems, raise_all
-from attnctl.base.values import MOST, BadValueError, short_value, whole_number, words
+from attnctl.base.values import MOST, POSITIVE, SEED, BadValueError, short_value, whole_number, words
 from attnctl.base.words import suggest
 from attnctl.inputs.config.fields import KEYWORDS, lay_over
 from attnctl.inputs.config.fields import OF_ARRAYS as ONLY_ARRAYS
@@ -93,7 +93,7 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     model: str | PathLike[str],
     sentence: str | None = None,
     *,
-    layer: int | str = "all",
+    layer: int | str | None = None,
     ids: Sequence[int] | None = None,
     pair: str | None = None,
     context: str | None = None,
@@ -106,6 +106,10 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     dtype: str = "float32",
     next: int | None = None,  # noqa: A002  (the name of the option)
     at: int | None = None,
+    tokens: int | None = None,
+    sample: float | None = None,
+    seed: int = 0,
+    chat: bool = False,
     keep: Collection[str] | None = None,
     progress: Progress | None = None,
 ) -> list[Trace]:
@@ -113,30 +117,50 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
 
     `model` is a folder that holds config.json and safetensors, a GGUF file, "ollama:NAME", or the id of one
     on the hub; "DIR --adapter LORA" is a model with a LoRA adapter;
-    `layer` is 3, -1, "0,2", "all", or of a decoder "decoder.1" and "cross.1". The sentence is cut
-    by the model's own tokenizer; `ids` need none. `hidden` (token, width) is what came into the one
+    `layer` is 3, -1, "0,2", "all" (as None is), or of a decoder "decoder.1" and "cross.1". The sentence is
+    cut by the model's own tokenizer; `ids` need none. `hidden` (token, width) is what came into the one
     layer. Edits are made in the layer that they name ("3:head_outputs[1]=0") or in the first, and flow
     into the others. `next` asks for so many next tokens instead, the likeliest after the last position,
     or `at` another: the one trace is of the steps after the last layer, its header["next"] says which they
-    are. `backward` gives the
+    are. `tokens` goes on with the text for so many tokens: the likeliest each time, or drawn by a `seed` at
+    the temperature `sample`; the one trace is of the same steps, its header["generated"] says which they
+    are, and with a `layer` named the traces are those of the whole text. With `chat` the sentence is a
+    message, written as the model's chat template has it. `backward` gives the
     gradients of one layer's attention, from `d_output` (token, width) or one that is drawn back to
     `hidden`. Raises AttnError with what the model or the input is not.
     """
+    from attnctl.models.generate import Generating
     from attnctl.models.run import ModelInput
     from attnctl.sources.model import Layers
 
     check_kept(keep)
     own, other = (None if given_ids is None else tuple(given_ids) for given_ids in (ids, context_ids))
-    given = ModelInput(sentence, own, pair, context, other, hidden, memory, d_output)
+    given = ModelInput(sentence, own, pair, context, other, hidden, memory, d_output, chat=chat)
     asked = {"dtype": dtype, "edits": list(edits) or None, "backward": backward or None}
     settings = choose_settings(None, {name: value for name, value in asked.items() if value is not None})
     after = {"next": whole_number(1, MOST), "at": whole_number(-MOST, MOST)}
-    asked_next = read_options({"next": next, "at": at}, after)
-    unfit = {"at": at is not None and next is None, "layer": layer != "all" and next is not None}
+    after |= {"tokens": whole_number(1, MOST), "sample": POSITIVE, "seed": SEED}
+    asked_next = read_options(
+        {"next": next, "at": at, "tokens": tokens, "sample": sample, "seed": seed}, after
+    )
+    unfit = {"at": at is not None and next is None, "layer": layer is not None and next is not None}
     raise_all(f"{name}: means nothing here; leave it or next out" for name, wrong in unfit.items() if wrong)
+    raise_all(unfit_with_tokens(tokens, sample, following=next is not None, backward=backward))
+    generating = None if tokens is None else Generating(tokens, sample, seed)
     following = None if next is None else (asked_next["next"], asked_next.get("at"))
-    source = Layers(fspath(model), given, str(layer), settings, following)
+    layers = None if layer is None else str(layer)
+    source = Layers(fspath(model), given, layers, settings, following, generating)
     return Traces(map(Trace.of, source.run(keep=keep, progress=progress)))
+
+
+def unfit_with_tokens(
+    tokens: int | None, sample: float | None, *, following: bool, backward: bool
+) -> Iterator[str]:
+    """What goes without a text to be gone on with, or beside one."""
+    if sample is not None and tokens is None:
+        yield "sample: tokens are drawn with tokens=N; give it"
+    if tokens is not None and (following or backward):
+        yield f"{'next' if following else 'backward'}: means nothing beside tokens; leave one of them out"
 
 
 def lens(

@@ -36,8 +36,13 @@ def attend_plainly(tensors: LayerTensors, hidden: Array, memory: Array | None, c
 
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
-def embed_ids(model: Model, ids: Sequence[int], segments: Sequence[int] | None = None) -> Array:
-    """The rows that come into layer 0. Raises AttnError for ids that the model does not take."""
+def embed_ids(
+    model: Model, ids: Sequence[int], segments: Sequence[int] | None = None, start: int = 0
+) -> Array:
+    """The rows that come into layer 0, of tokens that stand after `start` others.
+
+    Raises AttnError for ids that the model does not take.
+    """
     d = model.description
     outer = d.stack.outer
     scale = np.dtype(model.dtype).type(d["embed_scale"])
@@ -48,7 +53,7 @@ def embed_ids(model: Model, ids: Sequence[int], segments: Sequence[int] | None =
         width = d["width"]
 
     if d["positions"]:
-        x = x + rows(model, "position", "position", places_of_tokens(d, ids), width)
+        x = x + rows(model, "position", "position", places_of_tokens(d, ids, start), width)
     if "segment" in outer:
         x = x + rows(model, "segment", "segment", segments or [0] * len(ids), width)
     if "embed_norm" in outer:
@@ -59,9 +64,9 @@ def embed_ids(model: Model, ids: Sequence[int], segments: Sequence[int] | None =
     return with_streams(model, ids, x)
 
 
-def places_of_tokens(d: Description, ids: Sequence[int]) -> list[int]:
+def places_of_tokens(d: Description, ids: Sequence[int], start: int = 0) -> list[int]:
     """The row of the table of positions that is added to each token."""
-    first = d["position_start"]
+    first = d["position_start"] + start
     if d["positions"] != "after_pad":
         return [first + index for index in range(len(ids))]
 

@@ -66,6 +66,10 @@ class ModelInput:
     hidden: Array | None = None
     memory: Array | None = None
     d_output: Array | None = None
+    tokens: Tokens | None = None
+    """Those that a text was cut into, where that is done."""
+    chat: bool = False
+    """Whether the text is a message to a model that answers."""
 
 
 class WantedLayers(NamedTuple):
@@ -236,13 +240,18 @@ def tokens_of(name: str, source: ModelInput, *, context: bool = False) -> Tokens
     """Those of its text or ids, or of the `context` that a decoder reads. Raises AttnError for neither."""
     text = source.context if context else source.text
     ids = source.context_ids if context else source.ids
+    if source.tokens is not None and not context:
+        return source.tokens
     if ids is not None:
         return plain_ids(ids)
     if text is None:
         if context:
             raise AttnError("--context: missing; give a text, or --context-ids 1,2,3")
         raise AttnError("SENTENCE: missing; give a text, or --ids 1,2,3")
-    return Words(folder_of(name)).tokens(text, None if context else source.pair)
+    words = Words(folder_of(name))
+    if source.chat and not context:
+        return words.message(text)
+    return words.tokens(text, None if context else source.pair)
 
 
 @dataclass

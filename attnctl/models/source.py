@@ -24,6 +24,7 @@ from attnctl.models.adapter import (
     with_adapter,
 )
 from attnctl.models.architectures import open_gguf
+from attnctl.models.chat import read_template
 from attnctl.models.description import describe, scale_blocks
 from attnctl.models.gguf import is_gguf
 from attnctl.models.layer import Model
@@ -47,7 +48,7 @@ OWN = (
     *(CONFIG, TOKENIZER, WHOLE, INDEX, *PICKLES, "README.md"),
     *("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *(ADAPTER_CONFIG, ADAPTER),
-    *("vocab.json", "vocab.txt", "merges.txt", "tokenizer.model"),
+    *("chat_template.jinja", "vocab.json", "vocab.txt", "merges.txt", "tokenizer.model"),
 )
 """The files of a folder that are the model's, beside its shards."""
 
@@ -231,7 +232,16 @@ def adapter_folder(name: str) -> str:
     return str(fetch_snapshot(name, (ADAPTER_CONFIG, ADAPTER)))
 
 
-OF_A_MODEL = (CONFIG, WHOLE, INDEX, "*.safetensors", TOKENIZER)
+OF_A_MODEL = (
+    CONFIG,
+    WHOLE,
+    INDEX,
+    "*.safetensors",
+    TOKENIZER,
+    "tokenizer_config.json",
+    "generation_config.json",
+    "chat_template.jinja",
+)
 
 
 def fetch_snapshot(name: str, wanted: Sequence[str] = OF_A_MODEL) -> Path:
@@ -283,6 +293,7 @@ class Words:
     """
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.tokenizer = load_tokenizer(folder)
         self.labels: dict[tuple[int, str], str] = {}
         self.notes: tuple[str, ...] = ()
@@ -310,6 +321,20 @@ class Words:
             special=tuple(place for place, flag in enumerate(encoded.special_tokens_mask) if flag),
             notes=self.notes,
             text=text if pair is None else f"{text} / {pair}",
+        )
+
+    def message(self, text: str) -> Tokens:
+        """The tokens of a message to a model that answers, as its chat template writes it."""
+        found = read_template(self.folder)
+        written = self.tokenizer.render(found["template"], found["special"], text)
+        encoded = self.tokenizer.encode(written, add_special_tokens=False)
+        if not encoded.ids:
+            raise AttnError(f"--chat: {self.folder}: its chat template writes nothing")
+        return Tokens(
+            ids=list(encoded.ids),
+            labels=list(map(self.label, encoded.ids, encoded.tokens)),
+            segments=list(encoded.type_ids),
+            notes=self.notes,
         )
 
     def label(self, number: int, token: str) -> str:

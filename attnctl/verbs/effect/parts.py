@@ -81,7 +81,7 @@ class Replacement:
             return through(tensors, changed, None, attend_plainly)
 
         network = self.whole(self.other.network)
-        run = attend_plainly
+        run: Run = attend_plainly
         if self.by == LAYER:
             run = edit_step(OUTPUT, self.whole(self.other.output))
         return through(tensors, hidden, None, run, network)[None]
