@@ -72,7 +72,7 @@ def generate(prompt: Pass, asked: Generating, moved: Progress | None = None) -> 
     require_length(model, start + asked.count)
 
     ends = ends_of(model.name)
-    rows = Rows(prompt)
+    rows = GrowingRows(prompt)
     draw = np.random.RandomState(asked.seed)  # whose stream is frozen
     chosen: list[Chosen] = []
     tokens = prompt.tokens
@@ -143,7 +143,7 @@ def trace_of(prompt: Pass, tokens: Tokens, chosen: Sequence[Chosen], hidden: Arr
 
 
 @dataclass
-class Rows:
+class GrowingRows:
     """The rows of a text that leave the last layer, to which new ones are added as it grows."""
 
     prompt: Pass

@@ -28,6 +28,8 @@ from attnctl.models.chat import read_template
 from attnctl.models.description import describe, scale_blocks
 from attnctl.models.gguf import is_gguf
 from attnctl.models.layer import Model
+from attnctl.models.nanogpt import is_torch_file, open_nanogpt
+from attnctl.models.packing import packing_of
 from attnctl.models.tensors import (
     INDEX,
     LONGEST_CONFIG,
@@ -62,12 +64,16 @@ def open_model(name: str, part: str = "", dtype: str = "float32", max_memory: in
         config, tensors, _ = open_gguf(folder)
         block = None
         description = describe(config, part, str(folder))
+    elif is_torch_file(folder):
+        config, tensors = open_nanogpt(folder)
+        block = None
+        description = describe(config, part, str(folder))
     else:
         path = path_inside(folder, CONFIG)
         config = json_file(path, LONGEST_CONFIG)
         description = describe(config, part, str(path))
         block = scale_blocks(config, str(path))
-        tensors = read_tensors(folder, block)
+        tensors = read_tensors(folder, block, packing_of(config, str(path)))
     if adapter := split_name(name).adapter:
         tensors = with_adapter(tensors, open_adapter(adapter_folder(adapter)))
     checkpoint = Checkpoint(folder, block, tensors)
@@ -109,7 +115,7 @@ def folder_of(name: str) -> Path:
     if "\0" in name:
         raise AttnError(f"{quote(name)}: not the name of a folder")
     if folder.exists():
-        if is_gguf(folder):
+        if is_gguf(folder) or is_torch_file(folder):
             return folder
         if (folder / CONFIG).is_file():
             return note_folder(folder)
@@ -122,7 +128,7 @@ def folder_of(name: str) -> Path:
 def files_of(name: str) -> list[Path]:
     """Every file on which the numbers of a model depend, its tokenizer's last."""
     folder = folder_of(name)
-    if is_gguf(folder):
+    if is_gguf(folder) or is_torch_file(folder):
         return [folder]
     files = [folder / CONFIG, *(folder / shard for shard in shards(folder))]
     if adapter := split_name(name).adapter:
