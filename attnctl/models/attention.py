@@ -185,8 +185,13 @@ def read_biases(tensors: LayerTensors, keys: int, *, cross: bool) -> Named:
     if d["sink"]:
         named["sink"] = tensors.read_with_origin("sink", "", (d["heads"],))
     if d["buckets"] and not cross:
-        table = tensors.model.outer("bias_table", ".weight", (d["buckets"], d["heads"]))
-        named["bias_table"] = np.ascontiguousarray(table.T), d.stack.outer["bias_table"]
+        shape = (d["buckets"], d["heads"])
+        if tensors.has("bias_table"):
+            table, origin = tensors.read_with_origin("bias_table", ".weight", shape)
+        else:
+            table = tensors.model.outer("bias_table", ".weight", shape)
+            origin = d.stack.outer["bias_table"]
+        named["bias_table"] = np.ascontiguousarray(table.T), origin
     if d["alibi"] == "keys":
         bias = falcon_alibi(d["heads"], d["d_k"], keys)
         named["bias"] = bias.astype(tensors.model.dtype), "slope · key, in bfloat16"
