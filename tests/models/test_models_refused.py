@@ -59,7 +59,7 @@ def with_header(folder, change):
     [
         ({"model_type": "lama"}, "'lama' is not known; known are albert, "),
         ({"model_type": "kimi_linear"}, "it has layers of a gated delta rule, "),
-        ({"model_type": "umt5"}, "which no family here has; known are albert, "),
+        ({"model_type": "xlnet"}, "which no family here has; known are albert, "),
         ({"is_causal": False}, "'is_causal' is 'False', but llama reads no such key"),
         ({"model_type": None}, "no model_type"),
         ({"model_type": ["llama"]}, "not known"),
