@@ -188,8 +188,8 @@ def model(
 ) -> None:
     """Describe a checkpoint: its family, each layer's window, rope and network, and its size.
 
-    Nothing is computed and no tensor is read, except with --heads. An unknown model_type, quantized
-    weights, an unknown kind of rope, and pickles are refused by name.
+    Nothing is computed and no tensor is read, except with --heads. An unknown model_type, weights quantized
+    in an unknown way, and an unknown kind of rope are refused by name.
     """
     from attnctl.cli.output import give, progress
     from attnctl.models.source import join_name
