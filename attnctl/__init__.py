@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # for type checkers and editors; "as" says that the name is o
     from attnctl.api import lens as lens
     from attnctl.api import lessons as lessons
     from attnctl.api import load as load
+    from attnctl.api import mean_effect as mean_effect
     from attnctl.api import merge_corpus as merge_corpus
     from attnctl.api import run as run
     from attnctl.api import run_many as run_many
@@ -39,7 +40,7 @@ if TYPE_CHECKING:  # for type checkers and editors; "as" says that the name is o
     from attnctl.testing import check_module as check_module
     from attnctl.traces import Trace as Trace
 
-OF_API = "run_many run_model merge_corpus load story lens lessons grade cost"
+OF_API = "run_many run_model mean_effect merge_corpus load story lens lessons grade cost"
 BESIDE_VERBS = {
     **dict.fromkeys(OF_API.split(), "attnctl.api"),
     "check_module": "attnctl.testing",

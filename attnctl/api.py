@@ -10,7 +10,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError, collect_problems, raise_all
-from attnctl.base.values import MOST, BadValueError, short_value, whole_number
+from attnctl.base.values import MOST, POSITIVE, SEED, BadValueError, short_value, whole_number, words
 from attnctl.base.words import suggest
 from attnctl.inputs.config.fields import KEYWORDS, lay_over
 from attnctl.inputs.config.fields import OF_ARRAYS as ONLY_ARRAYS
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from attnctl.verbs.corpus.part import CorpusPart
     from attnctl.verbs.diff import Difference
     from attnctl.verbs.effect import Effects
+    from attnctl.verbs.effect.prompts import MeanEffects
     from attnctl.verbs.explain import Explanation
     from attnctl.verbs.learn import Lesson
     from attnctl.verbs.learn.grade import AnswerVerdict
@@ -92,7 +93,7 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     model: str | PathLike[str],
     sentence: str | None = None,
     *,
-    layer: int | str = "all",
+    layer: int | str | None = None,
     ids: Sequence[int] | None = None,
     pair: str | None = None,
     context: str | None = None,
@@ -105,6 +106,10 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     dtype: str = "float32",
     next: int | None = None,  # noqa: A002  (the name of the option)
     at: int | None = None,
+    tokens: int | None = None,
+    sample: float | None = None,
+    seed: int = 0,
+    chat: bool = False,
     keep: Collection[str] | None = None,
     progress: Progress | None = None,
 ) -> list[Trace]:
@@ -112,30 +117,50 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
 
     `model` is a folder that holds config.json and safetensors, a GGUF file, "ollama:NAME", or the id of one
     on the hub; "DIR --adapter LORA" is a model with a LoRA adapter;
-    `layer` is 3, -1, "0,2", "all", or of a decoder "decoder.1" and "cross.1". The sentence is cut
-    by the model's own tokenizer; `ids` need none. `hidden` (token, width) is what came into the one
+    `layer` is 3, -1, "0,2", "all" (as None is), or of a decoder "decoder.1" and "cross.1". The sentence is
+    cut by the model's own tokenizer; `ids` need none. `hidden` (token, width) is what came into the one
     layer. Edits are made in the layer that they name ("3:head_outputs[1]=0") or in the first, and flow
     into the others. `next` asks for so many next tokens instead, the likeliest after the last position,
     or `at` another: the one trace is of the steps after the last layer, its header["next"] says which they
-    are. `backward` gives the
+    are. `tokens` goes on with the text for so many tokens: the likeliest each time, or drawn by a `seed` at
+    the temperature `sample`; the one trace is of the same steps, its header["generated"] says which they
+    are, and with a `layer` named the traces are those of the whole text. With `chat` the sentence is a
+    message, written as the model's chat template has it. `backward` gives the
     gradients of one layer's attention, from `d_output` (token, width) or one that is drawn back to
     `hidden`. Raises AttnError with what the model or the input is not.
     """
+    from attnctl.models.generate import Generating
     from attnctl.models.run import ModelInput
     from attnctl.sources.model import Layers
 
     check_kept(keep)
     own, other = (None if given_ids is None else tuple(given_ids) for given_ids in (ids, context_ids))
-    given = ModelInput(sentence, own, pair, context, other, hidden, memory, d_output)
+    given = ModelInput(sentence, own, pair, context, other, hidden, memory, d_output, chat=chat)
     asked = {"dtype": dtype, "edits": list(edits) or None, "backward": backward or None}
     settings = choose_settings(None, {name: value for name, value in asked.items() if value is not None})
     after = {"next": whole_number(1, MOST), "at": whole_number(-MOST, MOST)}
-    asked_next = read_options({"next": next, "at": at}, after)
-    unfit = {"at": at is not None and next is None, "layer": layer != "all" and next is not None}
+    after |= {"tokens": whole_number(1, MOST), "sample": POSITIVE, "seed": SEED}
+    asked_next = read_options(
+        {"next": next, "at": at, "tokens": tokens, "sample": sample, "seed": seed}, after
+    )
+    unfit = {"at": at is not None and next is None, "layer": layer is not None and next is not None}
     raise_all(f"{name}: means nothing here; leave it or next out" for name, wrong in unfit.items() if wrong)
+    raise_all(unfit_with_tokens(tokens, sample, following=next is not None, backward=backward))
+    generating = None if tokens is None else Generating(tokens, sample, seed)
     following = None if next is None else (asked_next["next"], asked_next.get("at"))
-    source = Layers(fspath(model), given, str(layer), settings, following)
+    layers = None if layer is None else str(layer)
+    source = Layers(fspath(model), given, layers, settings, following, generating)
     return Traces(map(Trace.of, source.run(keep=keep, progress=progress)))
+
+
+def unfit_with_tokens(
+    tokens: int | None, sample: float | None, *, following: bool, backward: bool
+) -> Iterator[str]:
+    """What goes without a text to be gone on with, or beside one."""
+    if sample is not None and tokens is None:
+        yield "sample: tokens are drawn with tokens=N; give it"
+    if tokens is not None and (following or backward):
+        yield f"{'next' if following else 'backward'}: means nothing beside tokens; leave one of them out"
 
 
 def lens(
@@ -165,10 +190,13 @@ def effect(  # noqa: PLR0913  (what is asked, of what, and where it is kept)
     prompt: str | None = None,
     *,
     model: str | PathLike[str],
-    between: Sequence[str | int],
+    between: Sequence[str | int] | None = None,
     ids: Sequence[int] | None = None,
     patch: str | Sequence[int] | None = None,
     mean: bool = False,
+    by: str = "head",
+    at: int | None = None,
+    metric: str = "difference",
     direct: bool = False,
     save: str | PathLike[str] | None = None,
     on: Engine | str | None = None,
@@ -177,7 +205,11 @@ def effect(  # noqa: PLR0913  (what is asked, of what, and where it is kept)
     """What each head of each layer does to logit A − logit B of the next token: `between` is (A, B).
 
     Each head's output is made zero, or its `mean` over positions, or is that of another prompt (`patch`, a
-    text or ids). With `direct` there is also what each part adds to the difference itself, its norms held.
+    text or ids). `by` "layer" or "network" it is all that a layer or its network adds, "position" the row
+    of a position that comes into a layer. The next token is that after the last position, or `at` another.
+    The `metric` may be a "logit" (of A), "logprob", "probability" or the "divergence" of all, too, of which
+    the likeliest tokens are asked where `between` is left out.
+    With `direct` there is also what each part adds to the difference itself, its norms held.
     `save` is a JSON file that is written after each layer; one of the same prompt that an interrupted run
     left is gone on from. `on` has workers that measure a layer each: "processes=4", "dask", "ray=ADDRESS".
     Raises AttnError where the model has no head that gives logits, and for misfits.
@@ -185,6 +217,8 @@ def effect(  # noqa: PLR0913  (what is asked, of what, and where it is kept)
     from attnctl.base.workers import ENGINE, Engine
     from attnctl.formats import write_found
     from attnctl.verbs import effect as effects
+    from attnctl.verbs.effect import parts
+    from attnctl.verbs.effect.metrics import METRICS
     from attnctl.verbs.effect.workers import Prompt, fill_by_workers
 
     def prompt_of(given: str | Sequence[int] | None) -> Prompt:
@@ -198,9 +232,13 @@ def effect(  # noqa: PLR0913  (what is asked, of what, and where it is kept)
     )
     own, other = asked.begin(), patched and patched.begin()
     engine = on if on is None or isinstance(on, Engine) else read_options({"on": on}, {"on": ENGINE})["on"]
-    pair = effects.read_pair(own, between)
-    how = effects.PATCH if other else effects.MEAN if mean else effects.ZERO
-    found = effects.begin_effects(own, pair, how, other)
+    choices = {"by": words(*parts.BY), "metric": words(*METRICS), "at": whole_number(-MOST, MOST)}
+    read_options({"by": by, "metric": metric, "at": at}, choices)
+    if between is None and metric == "difference":
+        raise AttnError("between: missing; give the two tokens whose logits are compared")
+    pair = effects.read_pair(own, between) if between is not None else effects.likeliest_pair(own, at)
+    how = parts.PATCH if other else parts.MEAN if mean else parts.ZERO
+    found = effects.begin_effects(own, pair, how, other, by=by, metric=metric, at=at)
     if direct:
         found = replace(found, direct=effects.direct_shares(own, pair, found.prompt["at"]))
     found = effects.resume(found, fspath(save)) if save is not None else found
@@ -212,6 +250,52 @@ def effect(  # noqa: PLR0913  (what is asked, of what, and where it is kept)
         if save is not None:
             write_found("effect", [found], [fspath(save)])
     return found
+
+
+def mean_effect(  # noqa: PLR0913  (what is asked, of what)
+    prompts: str | PathLike[str] | Sequence[Mapping[str, Any]],
+    *,
+    model: str | PathLike[str],
+    between: Sequence[str | int] | None = None,
+    mean: bool = False,
+    by: str = "head",
+    at: int | None = None,
+    metric: str = "difference",
+    on: Engine | str | None = None,
+    progress: Progress | None = None,
+) -> MeanEffects:
+    """The effects of `effect` on many prompts: their mean, and how they spread.
+
+    `prompts` is a file of JSON objects, one a line, or such objects: `prompt` and, to patch from, `other`
+    are texts or lists of ids, `a` and `b` the two tokens, which `between` gives for those that have none.
+    Raises AttnError with every line that is none of that, and by position where lengths differ.
+    """
+    from attnctl.verbs.effect.prompts import mean_effects, prompt_of_entry, read_prompts, refuse_mixed
+
+    if isinstance(prompts, str | PathLike):
+        asked = read_prompts(fspath(prompts))
+    else:
+        asked = refuse_mixed("prompts", [prompt_of_entry(entry) for entry in prompts])
+
+    found = []
+    for number, each in enumerate(asked):
+        if progress:
+            progress(number, len(asked))
+        found.append(
+            effect(
+                each.prompt if isinstance(each.prompt, str) else None,
+                ids=None if isinstance(each.prompt, str) else each.prompt,
+                patch=each.other,
+                between=each.between or between,
+                model=model,
+                mean=mean,
+                by=by,
+                at=at,
+                metric=metric,
+                on=on,
+            )
+        )
+    return mean_effects(found)
 
 
 @spelled_out(ArrayOptions)

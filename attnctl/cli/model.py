@@ -20,6 +20,7 @@ from attnctl.math.kind import GRADIENT_SETTINGS
 from attnctl.math.names import FADED, OUTPUT, WEIGHTS
 
 if TYPE_CHECKING:
+    from attnctl.models.generate import Generating
     from attnctl.sources.model import Layers
     from attnctl.verbs.models.about import About
 
@@ -39,6 +40,11 @@ IDS = Reader(
 SECTION = options.OF_A_MODEL
 
 
+def draws(given: Given) -> bool:
+    """Whether a run of a model draws numbers: a gradient to begin with, or tokens."""
+    return bool(given.get("backward")) or is_asked(given, "sample")
+
+
 class ModelOptions(NamedTuple):
     model: str | None = option(
         "Run a trained model: a folder of save_pretrained, a GGUF file, ollama:NAME, or the id of one on "
@@ -47,7 +53,7 @@ class ModelOptions(NamedTuple):
         terms=[
             options.bars([*OF_OURS, "padded", "trace", "name"], NOT_BESIDE_MODEL),
             OptionTerm(  # a gradient begins with it
-                lambda given: ("seed",) * (is_asked(given, "seed") and not given.get("backward")),
+                lambda given: ["seed"] if is_asked(given, "seed") and not draws(given) else [],
                 NOT_BESIDE_MODEL,
             ),
         ],
@@ -78,6 +84,9 @@ def layers_of(
     context: str | None,
     flags: Given,
     following: tuple[int, int | None] | None = None,
+    generating: "Generating | None" = None,
+    *,
+    chat: bool = False,
 ) -> "list[Layers]":
     """The layers that are asked for, of each sentence or of ids. Raises AttnError for neither, or both."""
     from attnctl.inputs.config.flags import settings_from
@@ -91,10 +100,12 @@ def layers_of(
         raise AttnError("--pair: goes with one sentence")
     assert model.model is not None
     settings = settings_from(None, {"dtype": "float32", **flags})
-    beside = ModelInput(ids=model.ids, pair=model.pair, context=context, context_ids=model.context_ids)
+    beside = ModelInput(
+        ids=model.ids, pair=model.pair, context=context, context_ids=model.context_ids, chat=chat
+    )
     inputs = [replace(beside, text=text) for text in sentences] or [beside]
     name = join_name(model.model, model.adapter)
-    return [Layers(name, input_, model.layer, settings, following) for input_ in inputs]
+    return [Layers(name, input_, model.layer, settings, following, generating) for input_ in inputs]
 
 
 def run_layers(
@@ -178,8 +189,8 @@ def model(
 ) -> None:
     """Describe a checkpoint: its family, each layer's window, rope and network, and its size.
 
-    Nothing is computed and no tensor is read, except with --heads. An unknown model_type, quantized
-    weights, an unknown kind of rope, and pickles are refused by name.
+    Nothing is computed and no tensor is read, except with --heads. An unknown model_type, weights quantized
+    in an unknown way, and an unknown kind of rope are refused by name.
     """
     from attnctl.cli.output import give, progress
     from attnctl.models.source import join_name

@@ -2,7 +2,7 @@
 
 # Annotations are types here, which `command` reads: as text, each would be compiled again.
 from attnctl.base.errors import AttnError
-from attnctl.base.values import MOST, whole_number
+from attnctl.base.values import MOST, POSITIVE, whole_number
 from attnctl.base.words import quote
 from attnctl.cli import options
 from attnctl.cli.model import (
@@ -19,7 +19,8 @@ from attnctl.cli.program import complain
 from attnctl.drawing.screen.text import shell_line
 
 NOT_OF_NEXT = ("layer", "backward", "cost")
-NOT_OF_LENS = (*NOT_OF_NEXT, "next", "step", "head", "story")
+NOT_OF_LENS = (*NOT_OF_NEXT, "next", "step", "head", "story", "tokens")
+NOT_OF_TOKENS = ("backward", "cost", "next")
 
 
 @command(
@@ -58,6 +59,29 @@ def run(  # noqa: PLR0913  (a group of options each)
         terms=[ONLY_A_MODEL, options.bars(NOT_OF_LENS, "means nothing with --lens; leave it out")],
         section=SECTION,
     ),
+    tokens: int | None = option(
+        "Go on with the text for N tokens, or to its end: the likeliest each time, and the logits that it "
+        "was chosen by. With --layer, what the whole text's tokens attend to.",
+        whole_number(1, MOST),
+        metavar="N",
+        terms=[ONLY_A_MODEL, options.bars(NOT_OF_TOKENS, "means nothing with --tokens; leave it out")],
+        section=SECTION,
+    ),
+    sample: float | None = option(
+        "Draw each token at this temperature, by --seed, in place of the likeliest.",
+        POSITIVE,
+        metavar="T",
+        terms=[options.needs("tokens", "tokens are drawn with --tokens N; add it")],
+        section=SECTION,
+    ),
+    chat: bool = option(
+        "SENTENCE is a message to a model that answers: its chat template is written around it.",
+        terms=[
+            ONLY_A_MODEL,
+            options.bars(["ids", "pair"], "means nothing with --chat; leave it out"),
+        ],
+        section=SECTION,
+    ),
     config: options.Config = None,
     attention: options.Attention,
     gradients: options.Gradients,
@@ -92,8 +116,19 @@ def run(  # noqa: PLR0913  (a group of options each)
         if asked.config is not None:
             raise AttnError(f"{asked.config}: {NOT_BESIDE_MODEL}")
         after = None if next is None else (next, at)
-        layers = layers_of(model, asked.sentences, more.get("context"), settings, after)
-        if lens:
+        generating = None
+        if tokens is not None:
+            from attnctl.models.generate import Generating
+
+            generating = Generating(tokens, sample, int(more.get("seed") or 0))
+        layers = layers_of(
+            model, asked.sentences, more.get("context"), settings, after, generating, chat=chat
+        )
+        if generating and model.layer is None:
+            from attnctl.verbs.models.generated import generated_lines
+
+            carry_out(layers, cost, view, output, of_model=True, lines=generated_lines)
+        elif lens:
             print_lens(layers, output)
         elif after:
             from attnctl.verbs.models.next import next_lines

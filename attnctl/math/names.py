@@ -42,6 +42,7 @@ STORED_SCALES = ("k_scale", "v_scale")
 """What keys and values that are stored in few bits are multiplied by."""
 NORM_WEIGHTS, NORM_BIASES = ("Q_norm_weight", "K_norm_weight"), ("Q_norm_bias", "K_norm_bias")
 HIDDEN, RESIDUAL, SINK, SINK_WEIGHTS = "hidden", "residual", "sink", "sink_weights"
+MLP_OUTPUT = "mlp_output"
 LOGSUMEXP = "logsumexp"
 CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES = "chunk_logsumexp", "chunk_outputs", "chunk_shares"
 BIAS_TABLE, BIAS_INDEX = "bias_table", "bias_index"
@@ -350,6 +351,7 @@ ROWS = (
     Name("output_scale", "λ", ("d_out",), leaf=True, once=True, model=True),
     Name("output_scaled", "Y", ("query d_out",), model=True),
     Name(RESIDUAL, "H", ("query d_out",), model=True),
+    Name(MLP_OUTPUT, "N", ("query d_out",), leaf=True, model=True),
     Name(FINAL, "F", ("query d_model",), leaf=True, model=True),
     weight("W_U", "d_model vocab"),
     weight("b_U", "vocab"),
@@ -378,7 +380,7 @@ NO_GRADIENT = {
 """What no gradient is by: truth values and lengths, what stands beside or after the output, chunks, which
 come to the whole, as gradients go through that, and layers of a delta rule."""
 NO_GRADIENT |= {CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES}
-NO_GRADIENT |= {RESIDUAL, "output_normed", "output_norm_weight", "output_norm_bias"}
+NO_GRADIENT |= {RESIDUAL, MLP_OUTPUT, "output_normed", "output_norm_weight", "output_norm_bias"}
 NO_GRADIENT |= {"output_scale", "output_scaled"}
 NO_GRADIENT |= {FINAL, "W_U", "b_U", "raw_logits", "scaled_logits", LOGITS}
 NO_GRADIENT |= {row.name for row in DELTA_RULE}

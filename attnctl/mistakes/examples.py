@@ -298,7 +298,8 @@ def names_for(meant: ExampleKind, given: Mapping[str, Array]) -> dict[str, Any]:
         "d_model": D_MODEL,
         "d_k": given["W_Q"].shape[-1] // heads,
         "distance": abs(np.arange(n)[:, None] - np.arange(keys)),
-        "lengths": given.get("key_lengths"), "bias_index": given.get("bias_index"),
+        "lengths": given.get("key_lengths"),
+        "bias_index": given.get("bias_index"),
         "table": np.array(LEARNED),
         "starts": documents_in(meant.settings),
     }

@@ -20,7 +20,8 @@ from attnctl.base.files import open_found, refuse_os_errors
 from attnctl.base.words import dims, quote
 from attnctl.math import Array
 from attnctl.models.keys import AMOUNT, COUNT, FLAG, TABLE, Config, Key, KeyKind
-from attnctl.models.tensors import LONGEST_CONFIG, json_file, path_inside, places
+from attnctl.models.packing.matrix import places
+from attnctl.models.tensors import LONGEST_CONFIG, json_file, path_inside
 from attnctl.store.header import Stored
 from attnctl.store.raw import File
 from attnctl.store.safetensors import contents

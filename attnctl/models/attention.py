@@ -15,12 +15,20 @@ from attnctl.math import Array, Shape
 from attnctl.math.axes import rearrange
 from attnctl.math.derivation import LayerParts, Variant
 from attnctl.math.kind import HEAD, HEADS, HeadNorm
+from attnctl.math.names import PAST_KEY, PAST_VALUE
 from attnctl.math.ops import Buckets, RMSNorm
 from attnctl.math.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
 from attnctl.models.description import Description, Layer
 from attnctl.models.layer import LayerTensors, Model, norm_op, split
 from attnctl.models.stream import SHARED, read_beside, stream_width
 from attnctl.models.tensors import bfloat16
+
+
+class Past(NamedTuple):
+    """Keys and values of the tokens before, (kv_head, token, d), as rotations and norms have left them."""
+
+    key: Array
+    value: Array
 
 
 def prepare_attention(
@@ -30,26 +38,36 @@ def prepare_attention(
     memory: Array | None = None,
     *,
     cross: bool = False,
+    past: Past | None = None,
 ) -> Plan:
-    """The attention of a layer, or its `cross` one to `memory`. Raises AttnError for unfit tensors."""
+    """The attention of a layer, or its `cross` one to `memory`. Raises AttnError for unfit tensors.
+
+    The rows of `hidden` stand after those that a `past` is of.
+    """
     d = tensors.d
     tensors.refuse_foreign()
     if tensors.this_layer.is_linear:
         return prepare_delta(tensors, hidden, header)
 
     queries = hidden.shape[-2]
-    keys = queries if memory is None else memory.shape[-2]
+    before = 0 if past is None else past.key.shape[-2]
+    keys = before + queries if memory is None else memory.shape[-2]
     named: Named = {"hidden": (hidden[..., : d["width"]], "what came into the layer")}
     if cross:
         assert memory is not None
         named["memory"] = memory, "the encoder's output"
     named |= read_shared(tensors, hidden)
     named |= read_weights(tensors, cross=cross)
-    named |= read_biases(tensors, queries, cross=cross)
+    named |= read_biases(tensors, keys, cross=cross)
+    sizes = {**d.sizes, "query": queries, "key": keys}
+    if past is not None:
+        named[PAST_KEY] = past.key, "of the tokens before"
+        named[PAST_VALUE] = past.value, "of the tokens before"
+        sizes["past"] = before
 
-    settings = cross_settings(d, tensors.this_layer) if cross else self_settings(tensors, queries)
+    settings = cross_settings(d, tensors.this_layer) if cross else self_settings(tensors, keys)
     parts = parts_of_layer(tensors, cross=cross)
-    kind = variant(settings, {**d.sizes, "query": queries, "key": keys}, named, layer=parts)
+    kind = variant(settings, sizes, named, offset=before, layer=parts)
     return plan_on(tensors.model, kind, named, header)
 
 
@@ -167,8 +185,13 @@ def read_biases(tensors: LayerTensors, keys: int, *, cross: bool) -> Named:
     if d["sink"]:
         named["sink"] = tensors.read_with_origin("sink", "", (d["heads"],))
     if d["buckets"] and not cross:
-        table = tensors.model.outer("bias_table", ".weight", (d["buckets"], d["heads"]))
-        named["bias_table"] = np.ascontiguousarray(table.T), d.stack.outer["bias_table"]
+        shape = (d["buckets"], d["heads"])
+        if tensors.has("bias_table"):
+            table, origin = tensors.read_with_origin("bias_table", ".weight", shape)
+        else:
+            table = tensors.model.outer("bias_table", ".weight", shape)
+            origin = d.stack.outer["bias_table"]
+        named["bias_table"] = np.ascontiguousarray(table.T), origin
     if d["alibi"] == "keys":
         bias = falcon_alibi(d["heads"], d["d_k"], keys)
         named["bias"] = bias.astype(tensors.model.dtype), "slope · key, in bfloat16"

@@ -20,6 +20,7 @@ from attnctl.models.activations import ACTIVATIONS
 from attnctl.models.families import FAMILIES, LACKING, TOWER_DEFAULTS, TOWERS, stacks_of
 from attnctl.models.family import DEFAULTS, HEAD, Names, Stack
 from attnctl.models.keys import Config, keys_of_setting, setting_value
+from attnctl.models.packing import known_formats, packing_of
 from attnctl.models.rope import KINDS, ORIGINAL, PROPORTIONAL, USUAL, Rope, misread_rope
 from attnctl.models.tensors import Block
 
@@ -230,6 +231,8 @@ def section_of(stack: Stack, config: Config, place: str) -> Config:
 
 def scale_blocks(config: Config, place: str) -> Block | None:
     """The rows and columns that have one scale, of weights in FP8. Raises AttnError where others are."""
+    if packing_of(config, place) is not None:
+        return None
     quantised = config.get("quantization_config") or config.get("compression_config") or {}
     entries = quantised if isinstance(quantised, Mapping) else {}
     method = entries.get("quant_method", "of some kind")
@@ -242,7 +245,7 @@ def scale_blocks(config: Config, place: str) -> Block | None:
         return scale_groups(entries.get("config_groups"), place)
 
     if quantised and method != "mxfp4":
-        instead = "give FP8, MXFP4, or float32, float16 or bfloat16"
+        instead = f"give {known_formats()}; or float32, float16 or bfloat16"
         raise AttnError(f"{place}: its weights are quantised ({method}); {instead}")
     return None
 
@@ -262,7 +265,7 @@ def scale_groups(groups: Any, place: str) -> Block:
     if block is None:
         raise AttnError(
             f"{place}: its weights are quantised (compressed-tensors); of these only FP8 with a scale for "
-            "each matrix or each row is read"
+            "each matrix or each row is read, and whole numbers (pack-quantized, int-quantized)"
         )
     return block
 
@@ -487,7 +490,7 @@ NAMES = (
     # the file itself, and how it is loaded
     r"_.*|architectures|auto_map|model_type|transformers_version|name_or_path|tokenizer_class|language",
     r"(?:torch_)?dtype|torchscript|use_bfloat16|tie_\w+|gradient_checkpointing|transformers\.js_config",
-    r"quantization_config|attn_implementation|experts_implementation|is_llama_config|unsloth_\w+",
+    r"quantization(?:_config)?|compression_config|attn_implementation|experts_implementation|is_llama_config|unsloth_\w+",
     # what a call returns, and the cache it keeps
     r"return_dict|output_\w+|use_cache|cache_implementation|is_encoder_decoder|chunk_size_feed_forward",
     # training

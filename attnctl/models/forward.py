@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from attnctl.record import Trace
 Run = Callable[[LayerTensors, Array, Array | None, bool], Trace]
 """Carries out the attention of a layer: its tensors, hidden, memory, and whether it is to memory."""
 
+Change = Callable[[Array], Array]
+"""From what is computed to what takes its place."""
+
 
 def attend_plainly(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
     """Only what the pass goes on with."""
@@ -32,8 +36,13 @@ def attend_plainly(tensors: LayerTensors, hidden: Array, memory: Array | None, c
 
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
-def embed_ids(model: Model, ids: Sequence[int], segments: Sequence[int] | None = None) -> Array:
-    """The rows that come into layer 0. Raises AttnError for ids that the model does not take."""
+def embed_ids(
+    model: Model, ids: Sequence[int], segments: Sequence[int] | None = None, start: int = 0
+) -> Array:
+    """The rows that come into layer 0, of tokens that stand after `start` others.
+
+    Raises AttnError for ids that the model does not take.
+    """
     d = model.description
     outer = d.stack.outer
     scale = np.dtype(model.dtype).type(d["embed_scale"])
@@ -44,7 +53,7 @@ def embed_ids(model: Model, ids: Sequence[int], segments: Sequence[int] | None =
         width = d["width"]
 
     if d["positions"]:
-        x = x + rows(model, "position", "position", places_of_tokens(d, ids), width)
+        x = x + rows(model, "position", "position", places_of_tokens(d, ids, start), width)
     if "segment" in outer:
         x = x + rows(model, "segment", "segment", segments or [0] * len(ids), width)
     if "embed_norm" in outer:
@@ -55,9 +64,9 @@ def embed_ids(model: Model, ids: Sequence[int], segments: Sequence[int] | None =
     return with_streams(model, ids, x)
 
 
-def places_of_tokens(d: Description, ids: Sequence[int]) -> list[int]:
+def places_of_tokens(d: Description, ids: Sequence[int], start: int = 0) -> list[int]:
     """The row of the table of positions that is added to each token."""
-    first = d["position_start"]
+    first = d["position_start"] + start
     if d["positions"] != "after_pad":
         return [first + index for index in range(len(ids))]
 
@@ -123,19 +132,31 @@ def project_embeddings(model: Model, x: Array) -> Array:
 
 
 def states(
-    model: Model, hidden: Array, memory: Array | None = None, run: Run = attend_plainly
+    model: Model,
+    hidden: Array,
+    memory: Array | None = None,
+    run: Run = attend_plainly,
+    networks: Mapping[int, Change] = MappingProxyType({}),
 ) -> Iterator[tuple[int, Array]]:
-    """The rows that come into each layer, and out of the last; what `run` changes flows on."""
+    """The rows that come into each layer, and out of the last; what `run` changes flows on.
+
+    So does what `networks` make of the output of a layer's network, by its number.
+    """
     width = model.description["width"]
     for index in range(len(model.description.layers)):
         yield index, hidden[..., :width]
-        hidden = through(model.layer(index), hidden, memory, run)
+        hidden = through(model.layer(index), hidden, memory, run, networks.get(index))
     yield len(model.description.layers), hidden[..., :width]
 
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
-def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run) -> Array:
-    """What leaves a layer, whose attention `run` carries out, and what flows on beside it."""
+def through(
+    tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run, network: Change | None = None
+) -> Array:
+    """What leaves a layer, whose attention `run` carries out, and what flows on beside it.
+
+    `network` changes the output of its network before it is added.
+    """
     trace = run(tensors, hidden, memory, False)
     after = trace[RESIDUAL]
     if tensors.d.crosses:
@@ -144,11 +165,13 @@ def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run
             raise AttnError(f"{name}: a decoder's layers read what the encoder made; give it too")
         after = run(tensors, tensors.norm("self_sum_norm", after), memory, True)[RESIDUAL]
 
-    out = finish(tensors, hidden, trace[X], after)
+    out = finish(tensors, hidden, trace[X], after, network)
     return carry(tensors, hidden, out, trace)
 
 
-def finish(tensors: LayerTensors, hidden: Array, x: Array, after: Array) -> Array:
+def finish(
+    tensors: LayerTensors, hidden: Array, x: Array, after: Array, network: Change | None = None
+) -> Array:
     """What leaves a layer, of what came into it, what attention read, and their sum with its output."""
     d = tensors.d
     after = tensors.norm("attention_sum_norm", after)
@@ -166,6 +189,8 @@ def finish(tensors: LayerTensors, hidden: Array, x: Array, after: Array) -> Arra
     made = tensors.norm("mlp_out_norm", feed_forward(tensors, read, after))
     if tensors.has("mlp_scale"):
         made = made * tensors.read("mlp_scale", "", (d["width"],))
+    if network is not None:
+        made = network(made)
     start = read if d["from_norm"] else after
     out = tensors.norm("mlp_sum_norm", start + made * made.dtype.type(d["residual"]))
 

@@ -183,7 +183,7 @@ class Pass:
         """The rows of all positions before each layer, then after the last."""
         runner = self.runner
         start = runner.begin(self.tokens)
-        for index, hidden in states(runner.model, start, None, runner.pass_on):
+        for index, hidden in states(runner.model, start, None, runner.pass_on, runner.networks):
             if moved:
                 moved(index, len(runner.layers))
             yield hidden

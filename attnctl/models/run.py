@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
@@ -15,9 +17,31 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan import Plan, what_if_of, with_gradients
 from attnctl.math import Array, Keep, Progress
 from attnctl.math.kind import GRADIENT_SETTINGS
-from attnctl.math.names import FADED, OUTPUT, RESIDUAL, SINK_WEIGHTS, WEIGHTS, X, gradient_of, shares_in
+from attnctl.math.names import (
+    FADED,
+    MLP_OUTPUT,
+    OUTPUT,
+    RESIDUAL,
+    SINK_WEIGHTS,
+    TABLE,
+    WEIGHTS,
+    X,
+    gradient_of,
+    shares_in,
+)
+from attnctl.math.ops import Given
+from attnctl.math.steps import Step
 from attnctl.models.attention import DeltaSizes, blank_rows, prepare_attention, rules_of
-from attnctl.models.forward import attend_plainly, embed_ids, final_norm, require_rows, states, through
+from attnctl.models.forward import (
+    Change,
+    attend_plainly,
+    embed_ids,
+    final_norm,
+    finish,
+    require_rows,
+    states,
+    through,
+)
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.source import Tokens, Words, folder_of, open_model, plain_ids
 from attnctl.models.stream import steps_to_keep
@@ -42,6 +66,10 @@ class ModelInput:
     hidden: Array | None = None
     memory: Array | None = None
     d_output: Array | None = None
+    tokens: Tokens | None = None
+    """Those that a text was cut into, where that is done."""
+    chat: bool = False
+    """Whether the text is a message to a model that answers."""
 
 
 class WantedLayers(NamedTuple):
@@ -212,13 +240,18 @@ def tokens_of(name: str, source: ModelInput, *, context: bool = False) -> Tokens
     """Those of its text or ids, or of the `context` that a decoder reads. Raises AttnError for neither."""
     text = source.context if context else source.text
     ids = source.context_ids if context else source.ids
+    if source.tokens is not None and not context:
+        return source.tokens
     if ids is not None:
         return plain_ids(ids)
     if text is None:
         if context:
             raise AttnError("--context: missing; give a text, or --context-ids 1,2,3")
         raise AttnError("SENTENCE: missing; give a text, or --ids 1,2,3")
-    return Words(folder_of(name)).tokens(text, None if context else source.pair)
+    words = Words(folder_of(name))
+    if source.chat and not context:
+        return words.message(text)
+    return words.tokens(text, None if context else source.pair)
 
 
 @dataclass
@@ -257,12 +290,35 @@ class Runner:
 
     def pass_on(self, tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
         """Only what the pass goes on with, edited."""
-        if cross != self.cross or tensors.index not in self.edits:
+        what_if = self.of_attention(tensors.index)
+        if cross != self.cross or what_if is None:
             return attend_plainly(tensors, hidden, memory, cross)
 
         plan = prepare_attention(tensors, hidden, self.header, memory, cross=cross)
-        edited = replace(plan, what_if=self.edits[tensors.index])
+        edited = replace(plan, what_if=what_if)
         return edited.run(steps_to_keep(tensors, X, RESIDUAL))
+
+    def of_attention(self, index: int) -> WhatIf | None:
+        """The edits of a layer but for those of its network's output; None where there are none."""
+        whole = self.edits.get(index)
+        if whole is None:
+            return None
+        edits = tuple(edit for edit in whole.edits if edit.step != MLP_OUTPUT)
+        return replace(whole, edits=edits) if edits else None
+
+    @property
+    def networks(self) -> dict[int, Change]:
+        """What the edits make of the output of a layer's network, by its number."""
+        return {
+            index: partial(what_if.apply_edits, step=NETWORK_STEP, header=self.header)
+            for index, what_if in self.edits.items()
+            if MLP_OUTPUT in what_if.edited
+        }
+
+    def shows_network(self, index: int) -> bool:
+        """Whether the trace of a layer has its network's output: where that is asked for, or edited."""
+        is_named = self.keep is not None and MLP_OUTPUT in self.keep
+        return is_named or (self.keep is None and index in self.networks)
 
     def of_hidden(self, source: ModelInput) -> list[Trace]:
         if len(self.layers) != 1:
@@ -274,8 +330,48 @@ class Runner:
             raise AttnError("memory: missing; cross-attention reads what the encoder made")
 
         (index,) = self.layers
-        trace = self.trace(self.model.layer(index), hidden, memory, self.cross)
+        tensors = self.model.layer(index)
+        trace = self.trace(tensors, hidden, memory, self.cross)
+        if self.shows_network(index):
+            trace = self.with_network(tensors, hidden, trace)
         return [select_steps(trace, self.keep)]
+
+    def with_network(self, tensors: LayerTensors, hidden: Array, attended: Trace) -> Trace:
+        """The trace of a layer that nothing goes on from, with the output of its network."""
+        if tensors.d.crosses and not self.cross:
+            raise AttnError(
+                f"{MLP_OUTPUT}: layer {tensors.index} attends to the encoder before its network; "
+                f"ask for it of --layer cross.{tensors.index}"
+            )
+        made: list[Array] = []
+        network = self.recording(tensors.index, made)
+        with np.errstate(all="ignore"):  # what overflows becomes ∞, as in any kernel
+            finish(tensors, hidden, attended[X], attended[RESIDUAL], network)
+        return self.beside_network(attended, made[0])
+
+    def recording(self, index: int, made: list[Array]) -> Change:
+        """The change of a layer's network by its edits, whose result is put into `made`."""
+        change = self.networks.get(index)
+
+        def network(output: Array) -> Array:
+            made.append(output if change is None else change(output))
+            return made[-1]
+
+        return network
+
+    def beside_network(self, attended: Trace, made: Array) -> Trace:
+        """The trace of a layer's attention and what its network made after it."""
+        step = NETWORK_STEP
+        header = attended.header
+        what_if = self.edits.get(header["layer"])
+        if what_if is not None and MLP_OUTPUT in what_if.edited:
+            step = what_if.mark_edited(step)
+            header = {**header, "edits": what_if.record()}
+        return Trace(
+            {**attended.steps, MLP_OUTPUT: step},
+            {**{name: attended[name] for name in attended}, MLP_OUTPUT: made},
+            header,
+        )
 
     def rows(self, array: Array | None, name: str = "hidden") -> Array | None:
         """Rows that a file holds, (token, width), in the model's type of number."""
@@ -303,8 +399,10 @@ class Runner:
             if self.moved:
                 self.moved(index, last + 1)
             tensors = self.model.layer(index)
-            if index < last:
-                hidden = through(tensors, hidden, memory, run)
+            made: list[Array] = []
+            network_is_read = index < last or self.shows_network(index)
+            if network_is_read:
+                hidden = through(tensors, hidden, memory, run, self.recording(index, made))
             else:
                 # Nothing reads what leaves the last layer: its network is left out.
                 attended = run(tensors, hidden, memory, False)
@@ -312,7 +410,10 @@ class Runner:
                     run(tensors, tensors.norm("self_sum_norm", attended[RESIDUAL]), memory, True)
 
             while kept:
-                yield select_steps(kept.pop(), self.keep)
+                trace = kept.pop()
+                if self.shows_network(index):
+                    trace = self.beside_network(trace, made[0])
+                yield select_steps(trace, self.keep)
 
     def plan(self, tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Plan:
         header = {
@@ -335,18 +436,28 @@ class Runner:
     def trace(self, tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
         """The attention of one layer, with what the layers after it go on from."""
         plan = self.plan(tensors, hidden, memory, cross)
-        plan = replace(plan, what_if=self.edits.get(tensors.index))
+        plan = replace(plan, what_if=self.of_attention(tensors.index))
         if self.keep is None:
             return plan.run(None)
 
-        keep = {*self.keep}
-        if tensors.index < self.layers[-1]:
+        keep = {*self.keep} - {MLP_OUTPUT}
+        if tensors.index < self.layers[-1] or self.shows_network(tensors.index):
             keep |= {*steps_to_keep(tensors, X, RESIDUAL)}
         if {WEIGHTS, FADED} <= keep:  # those that this layer has
             keep -= {WEIGHTS, FADED} - {*shares_in(plan.derivation)}
         if WEIGHTS in keep and SINK_WEIGHTS in plan.derivation:
             keep.add(SINK_WEIGHTS)  # tables show it as a column more
         return plan.run(keep)
+
+
+NETWORK_STEP = Step(
+    name=MLP_OUTPUT,
+    op=Given(),
+    inputs=(),
+    axes=TABLE[MLP_OUTPUT].axes,
+    formula="what the network adds to the residual",
+    symbol=TABLE[MLP_OUTPUT].symbol,
+)
 
 
 def select_steps(trace: Trace, keep: Keep) -> Trace:

@@ -24,9 +24,12 @@ from attnctl.models.adapter import (
     with_adapter,
 )
 from attnctl.models.architectures import open_gguf
+from attnctl.models.chat import read_template
 from attnctl.models.description import describe, scale_blocks
 from attnctl.models.gguf import is_gguf
 from attnctl.models.layer import Model
+from attnctl.models.nanogpt import is_torch_file, open_nanogpt
+from attnctl.models.packing import packing_of
 from attnctl.models.tensors import (
     INDEX,
     LONGEST_CONFIG,
@@ -47,7 +50,7 @@ OWN = (
     *(CONFIG, TOKENIZER, WHOLE, INDEX, *PICKLES, "README.md"),
     *("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *(ADAPTER_CONFIG, ADAPTER),
-    *("vocab.json", "vocab.txt", "merges.txt", "tokenizer.model"),
+    *("chat_template.jinja", "vocab.json", "vocab.txt", "merges.txt", "tokenizer.model"),
 )
 """The files of a folder that are the model's, beside its shards."""
 
@@ -61,12 +64,16 @@ def open_model(name: str, part: str = "", dtype: str = "float32", max_memory: in
         config, tensors, _ = open_gguf(folder)
         block = None
         description = describe(config, part, str(folder))
+    elif is_torch_file(folder):
+        config, tensors = open_nanogpt(folder)
+        block = None
+        description = describe(config, part, str(folder))
     else:
         path = path_inside(folder, CONFIG)
         config = json_file(path, LONGEST_CONFIG)
         description = describe(config, part, str(path))
         block = scale_blocks(config, str(path))
-        tensors = read_tensors(folder, block)
+        tensors = read_tensors(folder, block, packing_of(config, str(path)))
     if adapter := split_name(name).adapter:
         tensors = with_adapter(tensors, open_adapter(adapter_folder(adapter)))
     checkpoint = Checkpoint(folder, block, tensors)
@@ -108,7 +115,7 @@ def folder_of(name: str) -> Path:
     if "\0" in name:
         raise AttnError(f"{quote(name)}: not the name of a folder")
     if folder.exists():
-        if is_gguf(folder):
+        if is_gguf(folder) or is_torch_file(folder):
             return folder
         if (folder / CONFIG).is_file():
             return note_folder(folder)
@@ -121,7 +128,7 @@ def folder_of(name: str) -> Path:
 def files_of(name: str) -> list[Path]:
     """Every file on which the numbers of a model depend, its tokenizer's last."""
     folder = folder_of(name)
-    if is_gguf(folder):
+    if is_gguf(folder) or is_torch_file(folder):
         return [folder]
     files = [folder / CONFIG, *(folder / shard for shard in shards(folder))]
     if adapter := split_name(name).adapter:
@@ -231,7 +238,16 @@ def adapter_folder(name: str) -> str:
     return str(fetch_snapshot(name, (ADAPTER_CONFIG, ADAPTER)))
 
 
-OF_A_MODEL = (CONFIG, WHOLE, INDEX, "*.safetensors", TOKENIZER)
+OF_A_MODEL = (
+    CONFIG,
+    WHOLE,
+    INDEX,
+    "*.safetensors",
+    TOKENIZER,
+    "tokenizer_config.json",
+    "generation_config.json",
+    "chat_template.jinja",
+)
 
 
 def fetch_snapshot(name: str, wanted: Sequence[str] = OF_A_MODEL) -> Path:
@@ -283,6 +299,7 @@ class Words:
     """
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.tokenizer = load_tokenizer(folder)
         self.labels: dict[tuple[int, str], str] = {}
         self.notes: tuple[str, ...] = ()
@@ -310,6 +327,20 @@ class Words:
             special=tuple(place for place, flag in enumerate(encoded.special_tokens_mask) if flag),
             notes=self.notes,
             text=text if pair is None else f"{text} / {pair}",
+        )
+
+    def message(self, text: str) -> Tokens:
+        """The tokens of a message to a model that answers, as its chat template writes it."""
+        found = read_template(self.folder)
+        written = self.tokenizer.render(found["template"], found["special"], text)
+        encoded = self.tokenizer.encode(written, add_special_tokens=False)
+        if not encoded.ids:
+            raise AttnError(f"--chat: {self.folder}: its chat template writes nothing")
+        return Tokens(
+            ids=list(encoded.ids),
+            labels=list(map(self.label, encoded.ids, encoded.tokens)),
+            segments=list(encoded.type_ids),
+            notes=self.notes,
         )
 
     def label(self, number: int, token: str) -> str:

@@ -1,6 +1,6 @@
 """The tensors of a checkpoint: one safetensors file or several with an index, mapped, by name.
 
-Only what is asked for is read. Nothing here runs what it reads: pickles are refused.
+Only what is asked for is read. Nothing here runs what it reads: pickles are left to torch, for weights.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,10 +23,14 @@ from attnctl.base.words import dims, nearest, one_of, quote
 from attnctl.math import Array, Shape
 from attnctl.math.engine.tiles import blas_alone, cores, results_in_order
 from attnctl.models.family import Names
+from attnctl.models.packing import Packing, unpack
+from attnctl.models.packing.matrix import places
 from attnctl.store.header import Stored
 from attnctl.store.json_file import header_of
 from attnctl.store.raw import File
+from attnctl.store.safetensors import NAMES as TYPE_NAMES
 from attnctl.store.safetensors import contents
+from attnctl.store.torch_file import read_torch
 
 WHOLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -37,6 +42,9 @@ LONGEST_INDEX = 2**27
 """Bytes of an index of tensors."""
 
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth")
+"""What torch saves, and transformers did before safetensors: read by torch, which runs nothing of them."""
+
+TORCH_INDEX = PICKLES[1]
 
 
 def json_file(path: Path, most: int) -> dict[str, Any]:
@@ -184,15 +192,37 @@ class Checkpoint:
         return np.empty(numbers, np.uint32)
 
 
-def read_tensors(folder: Path, block: Block | None = None) -> dict[str, Stored]:
+def read_tensors(
+    folder: Path, block: Block | None = None, packing: Packing | None = None
+) -> dict[str, Stored]:
     """The tensors of a folder, still in their files, those in fewer bits joined with their scales."""
     stored: dict[str, Stored] = {}
     for name in shards(folder):
         path = path_inside(folder, name)
         with refuse_os_errors(f"{path}: cannot be read"), open_found(path) as stream:
-            _, tensors = contents(File(stream.fileno(), str(path)), quantised=True)
+            file = File(stream.fileno(), str(path))
+            if path.suffix == ".safetensors":
+                _, tensors = contents(file, quantised=True)
+            else:
+                tensors = in_memory(read_torch(file).members)
         stored.update(tensors)
+    if packing is not None:
+        stored = unpack(stored, packing, str(folder))
     return with_scales(stored, block, str(folder))
+
+
+def in_memory(arrays: Mapping[str, Any]) -> dict[str, Stored]:
+    """Arrays that are read already, as those of a file are asked for."""
+    found: dict[str, Stored] = {}
+    for name, whole in arrays.items():
+        array = np.asarray(whole)
+
+        def load(part: Any = ..., room: Array | None = None, array: Array = array) -> Array:
+            return array[part]
+
+        size_name = TYPE_NAMES.get(array.dtype, str(array.dtype))
+        found[name] = Stored(array.shape, array.dtype, load, size_name, array.nbytes)
+    return found
 
 
 LEAST = 2**19
@@ -248,17 +278,20 @@ def shards(folder: Path) -> list[str]:
     if (folder / WHOLE).exists():
         return [WHOLE]
     if (folder / INDEX).exists():
-        return shards_of_index(folder)
+        return shards_of_index(folder, INDEX)
 
     if unindexed := shards_without_index(folder):
         return unindexed
 
     for name in PICKLES:
-        if (folder / name).exists():
+        if not (folder / name).exists():
+            continue
+        if find_spec("torch") is None:
             raise AttnError(
                 f"{folder}: {name} is a pickle, which can run code; save the model as safetensors "
-                "(model.save_pretrained)"
+                "(model.save_pretrained), or pip install torch, which reads its weights and runs nothing"
             )
+        return shards_of_index(folder, name) if name == TORCH_INDEX else [name]
     if (folder / MISTRALS).exists():
         raise AttnError(
             f"{folder}: {MISTRALS} has Mistral's own names, and the rows of Q and K in another order; give "
@@ -299,10 +332,10 @@ def shards_without_index(folder: Path) -> list[str]:
     return names
 
 
-def shards_of_index(folder: Path) -> list[str]:
-    file_of = json_file(path_inside(folder, INDEX), LONGEST_INDEX).get("weight_map")
+def shards_of_index(folder: Path, index: str) -> list[str]:
+    file_of = json_file(path_inside(folder, index), LONGEST_INDEX).get("weight_map")
     if not isinstance(file_of, dict) or not all(isinstance(file, str) for file in file_of.values()):
-        raise AttnError(f"{folder / INDEX}: $.weight_map: expected the file of each tensor")
+        raise AttnError(f"{folder / index}: $.weight_map: expected the file of each tensor")
 
     names = sorted(set(file_of.values()))
     for name in names:
@@ -426,17 +459,6 @@ def load_packed(blocks: Stored, scales: Stored, part: Any = ..., room: Array | N
     exponents = powers[..., None].astype(np.int32) - 127
     np.ldexp(out, exponents, out=out)
     return out.reshape(*powers.shape[:-1], -1).swapaxes(-1, -2)
-
-
-def places(shape: Shape, part: Any) -> tuple[Array, Array]:
-    """The numbers of the rows and of the columns of a matrix that an index takes."""
-    rows, columns = (np.arange(size) for size in shape)
-    if part is ...:
-        return rows, columns
-    if isinstance(part, tuple):
-        of_rows, of_columns = part
-        return rows[of_rows], columns[of_columns]
-    return rows[part], columns
 
 
 def runs(numbers: Array) -> Iterator[tuple[int, int]]:

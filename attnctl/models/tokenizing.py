@@ -32,6 +32,9 @@ NO_MEMORY = b"memory allocation of"
 LONGEST_END = 5.0
 """Seconds that a process takes to end when it has closed what it answers over."""
 
+LONGEST_TEMPLATE = 10
+"""Seconds that a chat template may take."""
+
 ONE_THREAD = {"TOKENIZERS_PARALLELISM": "false", "MALLOC_ARENA_MAX": "1"}
 """Each thread would reserve memory of its own, which counts."""
 
@@ -87,6 +90,10 @@ class GuestTokenizer:
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         return str(self.ask("decode", [*ids], skip_special_tokens))
 
+    def render(self, template: str, special: Mapping[str, str], text: str) -> str:
+        """A message as a chat template writes it."""
+        return str(self.ask("render", template, dict(special), text))
+
     def id_to_token(self, number: int) -> str | None:
         token: str | None = self.ask("id_to_token", number)
         return token
@@ -115,6 +122,8 @@ class GuestTokenizer:
         if code == OUT_OF_MEMORY or NO_MEMORY in output:
             most = f"the {size_text(self.limit)} of memory that there may be"
             return f"its tokenizer takes more than {most}; give --ids 1,2,3, or raise --max-memory"
+        if code == -signal.SIGALRM:
+            return f"its chat template takes more than {LONGEST_TEMPLATE} seconds; leave --chat out"
         if code is not None and code < 0:
             return f"its tokenizer died of {signal_name(-code)}"
 
@@ -165,9 +174,21 @@ def encode(tokenizer: Any, text: str, pair: str | None, add_special_tokens: bool
     return [encoded.ids, encoded.tokens, encoded.special_tokens_mask, encoded.type_ids]
 
 
+def render_message(tokenizer: Any, template: str, special: Mapping[str, str], text: str) -> str:
+    """A message by a chat template; the system ends a process whose template does not come to an end."""
+    from attnctl.models.chat import render
+
+    signal.alarm(LONGEST_TEMPLATE)
+    try:
+        return render(template, special, text)
+    finally:
+        signal.alarm(0)
+
+
 REQUESTS: Mapping[str, Callable[..., Any]] = {
     "encode": encode,
     "decode": lambda tokenizer, ids, skip: tokenizer.decode(ids, skip_special_tokens=skip),
+    "render": render_message,
     "id_to_token": lambda tokenizer, number: tokenizer.id_to_token(number),
     "no_truncation": lambda tokenizer: tokenizer.no_truncation(),
     "no_padding": lambda tokenizer: tokenizer.no_padding(),
@@ -192,6 +213,8 @@ def serve(channel: Channel) -> None:
             sent = message_of(answer)
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
+        except ModuleNotFoundError as error:
+            sent = message_of({"error": f"{error.name} is not installed; pip install 'attnctl[hf]'"})
         except Exception as error:  # noqa: BLE001  (tokenizers raises plain Exception)
             what = "not a tokenizer: " if tokenizer is None else ""
             sent = message_of({"error": f"{what}{error}"})

@@ -37,6 +37,7 @@ from attnctl.verbs.conform.report import Conformance, SpoiltFeatures, causes, su
 from attnctl.verbs.diff import Difference, differing
 from attnctl.verbs.diff.view import STEP_TITLES, apart, settings_apart, step_row, sum_words, verdict
 from attnctl.verbs.effect import Effects
+from attnctl.verbs.effect.parts import HEAD
 from attnctl.verbs.effect.view import effect_lines, effect_picture, findings, looking_at
 from attnctl.verbs.explain import Explanation
 from attnctl.verbs.explain.view import Question
@@ -56,6 +57,8 @@ VERDICTS = {True: "conforms", False: "does not conform", None: "was not held to 
 def write_effect(found: Sequence[Effects], stream: IO[bytes]) -> None:
     """The map of a prompt's heads, coloured by what each does, open at the one that does most."""
     effects = found[0]
+    if not isinstance(effects, Effects) or effects.by != HEAD:
+        raise AttnError("a page is of the heads of one prompt; leave --by or --prompts out, or give .svg")
     layer, head = effects.strongest
     traces: list[Trace] = []
     view = View()

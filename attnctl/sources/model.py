@@ -24,6 +24,7 @@ from attnctl.models import run
 from attnctl.models.attention import blank_rows, prepare_attention
 from attnctl.models.forward import embed_ids
 from attnctl.models.layer import Model
+from attnctl.models.next import begin_pass
 from attnctl.models.run import ModelInput
 from attnctl.models.source import open_model
 from attnctl.models.tensors import bfloat16
@@ -33,6 +34,7 @@ from attnctl.sources.sentence import Source
 if TYPE_CHECKING:
     from attnctl.inputs.plan import Plan
     from attnctl.math import Keep, Progress
+    from attnctl.models.generate import Generating
 
 
 X_AS_GIVEN = (
@@ -52,11 +54,17 @@ class Layers(Source):
         layers: str | None,
         settings: Settings,
         following: tuple[int, int | None] | None = None,
+        generating: Generating | None = None,
     ) -> None:
         super().__init__(given.text, settings=settings)
-        self.model, self.input, self.layers = model, given, layers or "all"
+        self.model = model
+        self.input = given
+        self.layers = layers or "all"
+        self.names_layers = layers is not None
         self.following = following
         """How many next tokens are asked for, in place of layers, and at which position."""
+        self.generating = generating
+        """What the text is gone on with first; its last rows are shown where no layers are named."""
 
     def plans(self, settings: Settings | None = None) -> Sequence[Plan]:
         """The attention of each layer, to be costed: what comes into it is not computed."""
@@ -65,14 +73,23 @@ class Layers(Source):
     def run(
         self, settings: Settings | None = None, keep: Keep = None, progress: Progress | None = None
     ) -> list[Trace]:
+        settings = settings or self.settings
         if self.following:
-            from attnctl.models.next import begin_pass, run_next
+            from attnctl.models.next import run_next
 
-            trace = run_next(
-                begin_pass(self.model, self.input, settings or self.settings), *self.following, progress
-            )
+            prompt = begin_pass(self.model, self.input, settings)
+            trace = run_next(prompt, *self.following, progress)
             return [trace if keep is None else trace.select(list(keep))]
-        return run.run_model(self.model, self.input, self.layers, settings or self.settings, keep, progress)
+
+        given = self.input
+        if self.generating:
+            from attnctl.models.generate import begin_text, generate
+
+            made = generate(begin_text(self.model, given, settings), self.generating, progress)
+            if not self.names_layers:
+                return [made.trace if keep is None else made.trace.select(list(keep))]
+            given = replace(given, text=None, ids=None, tokens=made.tokens, chat=False)
+        return run.run_model(self.model, given, self.layers, settings, keep, progress)
 
     def plan_of(self, trace: Trace) -> tuple[Trace, DumpPlan]:
         """The arrays of its one layer, and their plan; ids are what came in. Raises AttnError."""

@@ -27,6 +27,19 @@ def read_torch(file: File) -> Contents:
     Numbers and texts beside them are passed over. Raises AttnError where torch is not installed, and for
     a file that holds anything but plain data.
     """
+    found = load_torch(file)
+    torch: Any = import_module("torch")
+    arrays: dict[str, Array] = {}
+    for path, tensor in list(tensors_in(found, "", torch.Tensor, file.place)):
+        name = path or Path(file.place).stem
+        if name in arrays:
+            raise AttnError(f"{file.place}: two tensors would be called {show_value(name)}")
+        arrays[name] = array_of(name, tensor, file.place)
+    return Contents(None, arrays, file.place)
+
+
+def load_torch(file: File) -> Any:
+    """What torch reads of a file: tensors and plain data, nothing of which is run."""
     try:
         torch: Any = import_module("torch")  # no import statement: it is not installed with attnctl
     except ImportError:
@@ -37,7 +50,7 @@ def read_torch(file: File) -> Contents:
             require_bytes(sum(info.file_size for info in archive.infolist()), f"{file.place}: reading it")
     try:
         with file.stream() as stream:
-            found = torch.load(stream, map_location="cpu", weights_only=True)
+            return torch.load(stream, map_location="cpu", weights_only=True)
     except UnpicklingError:
         instead = "save a dict of tensors, like torch.save(model.state_dict(), FILE)"
         what = "it holds more than tensors, and nothing of that is run here"
@@ -45,13 +58,6 @@ def read_torch(file: File) -> Contents:
     except Exception as error:  # whatever torch finds in a damaged file
         why = str(error).strip().partition("\n")[0]
         raise AttnError(f"{file.place}: torch cannot read it: {why or type(error).__name__}") from error
-    arrays: dict[str, Array] = {}
-    for path, tensor in list(tensors_in(found, "", torch.Tensor, file.place)):
-        name = path or Path(file.place).stem
-        if name in arrays:
-            raise AttnError(f"{file.place}: two tensors would be called {show_value(name)}")
-        arrays[name] = array_of(name, tensor, file.place)
-    return Contents(None, arrays, file.place)
 
 
 def tensors_in(

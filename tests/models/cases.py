@@ -583,6 +583,8 @@ CASES = [
         parts={"": "text_model_output.", "vision_": "vision_model_output."},
     ),
     case("bart", "BartModel", "BartConfig", {**BART, "scale_embedding": True}, **BOTH, dtype="bfloat16"),
+    case("mbart", "MBartModel", "MBartConfig", {**BART, "scale_embedding": True}, **BOTH, dtype="bfloat16"),
+    case("umt5", "UMT5ForConditionalGeneration", "UMT5Config", T5, **BOTH, dtype="bfloat16"),
     case("marian", "MarianModel", "MarianConfig", BART, **BOTH, dtype="bfloat16"),
     case(
         "dinov2",

@@ -48,7 +48,74 @@ def effects(folder: str) -> dict:
         of_layer(model, layer.self_attn.o_proj, config["num_attention_heads"])
         for layer in model.model.layers
     ]
-    return found | {how: [layer[how] for layer in layers] for how in ("zero", "mean", "patch")}
+    found |= {how: [layer[how] for layer in layers] for how in ("zero", "mean", "patch")}
+    return found | {
+        f"{by} {how}": list(of_parts(model, by, how)) for by in PARTS for how in ("zero", "patch")
+    }
+
+
+def replaced(new: torch.Tensor | float):
+    """A hook that puts other rows in the place of what a module gives, which may be in a tuple."""
+
+    def hook(_, __, out):
+        rows = out[0] if isinstance(out, tuple) else out
+        other = torch.zeros_like(rows) if isinstance(new, float) else new
+        return (other, *out[1:]) if isinstance(out, tuple) else other
+
+    return hook
+
+
+def taken(module: torch.nn.Module, model: torch.nn.Module) -> torch.Tensor:
+    """What a module gives of the other prompt."""
+    kept: list[torch.Tensor] = []
+    handle = module.register_forward_hook(
+        lambda _, __, out: kept.append(out[0] if isinstance(out, tuple) else out)
+    )
+    difference(model, OTHER)
+    handle.remove()
+    return kept[0]
+
+
+PARTS = ("layer", "network")
+
+
+def of_parts(model: torch.nn.Module, by: str, how: str) -> Iterator[list[float]]:
+    """The change by all that each layer adds, or its network."""
+    before = difference(model, IDS)
+    for layer in model.model.layers:
+        modules = [layer.mlp] if by == "network" else [layer.self_attn, layer.mlp]
+        new = [taken(module, model) if how == "patch" else 0.0 for module in modules]
+        handles = [
+            module.register_forward_hook(replaced(rows)) for module, rows in zip(modules, new, strict=True)
+        ]
+        yield [round(difference(model, IDS) - before, 6)]
+        for handle in handles:
+            handle.remove()
+
+
+def positions(folder: str) -> dict:
+    """The change by the row of each position that comes into each layer."""
+    kind = class_of(json.loads((Path(folder) / "config.json").read_text())["model_type"])
+    model = kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    before = difference(model, IDS)
+    out: dict[str, list[list[float]]] = {"position zero": [], "position patch": []}
+    for layer in model.model.layers:
+        kept: list[torch.Tensor] = []
+        with hooked(layer, lambda x, kept=kept: kept.append(x) or x):
+            difference(model, OTHER)
+        for how, other in (("zero", torch.zeros_like(kept[0])), ("patch", kept[0])):
+            row = []
+            for place in range(len(IDS)):
+
+                def change(x: torch.Tensor, place: int = place, other=other) -> torch.Tensor:
+                    x = x.clone()
+                    x[:, place] = other[:, place]
+                    return x
+
+                with hooked(layer, change):
+                    row.append(round(difference(model, IDS) - before, 6))
+            out[f"position {how}"].append(row)
+    return out
 
 
 def of_layer(model: torch.nn.Module, module: torch.nn.Module, heads: int) -> dict[str, list[float]]:
@@ -83,7 +150,10 @@ def main() -> None:
     made = {"ids": IDS, "other_ids": OTHER, "between": PAIR}
     for name in NAMES:
         with tempfile.TemporaryDirectory() as scratch:
-            made[name] = effects(with_head(name, Path(scratch)))
+            folder = with_head(name, Path(scratch))
+            made[name] = effects(folder)
+            if name in {"llama", "qwen3", "gemma2"}:  # the others have rows of several kinds
+                made[name] |= positions(folder)
     FROZEN.write_text(json.dumps(made) + "\n")
 
 

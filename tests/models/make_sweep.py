@@ -234,7 +234,7 @@ class Reference:
             experts_implementation="eager",
             attn_implementation="sdpa" if alibi else "eager",
         ).eval()
-        calls = dict.fromkeys(("t5", "mt5", "bart", "marian"), both) | {"whisper": speech}
+        calls = dict.fromkeys(("t5", "mt5", "umt5", "bart", "mbart", "marian"), both) | {"whisper": speech}
         calls |= dict.fromkeys(("clip", "siglip"), pair) | dict.fromkeys(IMAGES, image)
         calls["llama4"] = lambda whole: tokens(whole.language_model.model)
         found = calls.get(self.kind, image if self.kind == "clip_vision_model" else tokens)(model)

@@ -11,11 +11,13 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from attnctl.base.words import one_of
 from attnctl.models.architectures import ARCHITECTURES
 from attnctl.models.families import ATTENTIONS_ONLY, FAMILIES, TOWERS
 from attnctl.models.family import DEFAULTS, Stack
 from attnctl.models.gguf import KINDS
 from attnctl.models.keys import setting_value
+from attnctl.models.packing import FORMATS
 
 PAGE = Path(__file__).parents[2] / "samples" / "models" / "README.md"
 MARKED = re.compile(r"(<!-- what opens -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -58,11 +60,14 @@ def what_opens() -> str:
     kinds["the text of models that see or hear"] = code(with_head)
     kinds["the same, without logits"] = code([*ATTENTIONS_ONLY])
 
+    packed = one_of((each.name for each in FORMATS.values()), "and", most=len(FORMATS))
     numbers = ", ".join(kind.name for kind in KINDS.values())
     files = {
         "`--model DIR`, or an id of the hub": "`config.json` with `model.safetensors`, or "
         "shards with their index or without: float64, float32, float16, bfloat16, MXFP4, FP8 with a "
-        "scale for a block, a row or a matrix",
+        f"scale for a block, a row or a matrix, and whole numbers as {packed} pack them",
+        "the same with `pytorch_model.bin`, or shards of it": "by torch, which runs nothing of it",
+        "`--model ckpt.pt`": "a checkpoint of nanoGPT, by torch (`--ids`, as it has no tokenizer)",
         "`--model DIR --adapter DIR`": "LoRA as PEFT saves it: `adapter_config.json` and its "
         "`adapter_model.safetensors`",
         "`--model FILE.gguf`": f"{code([*ARCHITECTURES])}, in {numbers} (`pip install 'attnctl[gguf]'`)",

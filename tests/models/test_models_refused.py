@@ -59,11 +59,11 @@ def with_header(folder, change):
     [
         ({"model_type": "lama"}, "'lama' is not known; known are albert, "),
         ({"model_type": "kimi_linear"}, "it has layers of a gated delta rule, "),
-        ({"model_type": "umt5"}, "which no family here has; known are albert, "),
+        ({"model_type": "xlnet"}, "which no family here has; known are albert, "),
         ({"is_causal": False}, "'is_causal' is 'False', but llama reads no such key"),
         ({"model_type": None}, "no model_type"),
         ({"model_type": ["llama"]}, "not known"),
-        ({"quantization_config": {"quant_method": "gptq"}}, "quantised (gptq)"),
+        ({"quantization_config": {"quant_method": "hqq"}}, "quantised (hqq)"),
         ({"model_type": "own", "auto_map": {"AutoModel": "x.y"}}, "code of its own"),
         ({"rope_parameters": {"rope_type": "spiral", "rope_theta": 1e4}}, "'spiral' is not understood"),
         ({"rope_parameters": {"rope_type": "linear"}}, "without factor"),
@@ -228,10 +228,13 @@ class Bomb:
         return (pytest.fail, ("a pickle was executed",))
 
 
-def test_a_pickle_is_not_opened(llama):
+def test_a_pickle_is_not_opened(llama, monkeypatch):
     (llama / "model.safetensors").unlink()
     (llama / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb()))
+    assert refusal(llama)  # by torch, where that is installed
+    monkeypatch.setattr("attnctl.models.tensors.find_spec", lambda name: None)
     assert "is a pickle" in refusal(llama)
+    assert "pip install torch" in refusal(llama)
 
 
 @pytest.mark.parametrize("name", ["../llama/model.safetensors", "/etc/passwd", "a/b", "", "x\0y"])

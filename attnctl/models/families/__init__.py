@@ -29,6 +29,7 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "xlm-roberta": {"": encoders.ROBERTA},
     "camembert": {"": encoders.ROBERTA},
     "electra": {"": encoders.ELECTRA},
+    "mpnet": {"": encoders.MPNET},
     "distilbert": {"": encoders.DISTILBERT},
     "albert": {"": encoders.ALBERT},
     "modernbert": {"": encoders.MODERNBERT},
@@ -55,6 +56,7 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "hunyuan_v1_dense": {"": llama.HUNYUAN},
     "phi": {"": llama.PHI},
     "phi3": {"": llama.PHI3},
+    "olmo": {"": llama.OLMO},
     "olmo2": {"": llama.OLMO2},
     "cohere": {"": llama.COHERE},
     "stablelm": {"": llama.STABLELM},
@@ -107,6 +109,7 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "eurobert": {"": encoders.EUROBERT},
     "megatron-bert": {"": encoders.MEGATRON_BERT},
     "nomic_bert": {"": encoders.NOMIC_BERT},
+    "mbart": {"": encoders.MBART_ENCODER, "decoder": encoders.MBART_DECODER},
     "bart": {"": encoders.BART_ENCODER, "decoder": encoders.BART_DECODER},
     "marian": {"": encoders.MARIAN_ENCODER, "decoder": encoders.MARIAN_DECODER},
     "deit": {"": encoders.VIT},
@@ -118,6 +121,7 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "qwen2_5_vl": {"": derive_stack(windows.QWEN2_VL, section="text_config", within="language_model.")},
     "qwen3_vl": {"": derive_stack(windows.QWEN3_VL, section="text_config", within="language_model.")},
     "t5": {"": encoders.T5_ENCODER, "decoder": encoders.T5_DECODER},
+    "umt5": {"": encoders.UMT5_ENCODER, "decoder": encoders.UMT5_DECODER},
     "mt5": {"": encoders.T5_ENCODER, "decoder": encoders.T5_DECODER},
     "whisper": {"": encoders.WHISPER_ENCODER, "decoder": encoders.WHISPER_DECODER},
     "vit": {"": encoders.VIT},
@@ -187,7 +191,6 @@ NEEDS = {
     "windows beside tokens that all see": "longformer big_bird longt5",
     "rotary positions of the rows and columns of an image": "dinov3_vit",
     "the difference of two attentions": "diffllama",
-    "a table of distances for each layer": "umt5",
 }
 
 LACKING = {kind: need for need, kinds in NEEDS.items() for kind in kinds.split()}

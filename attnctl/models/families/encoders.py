@@ -56,6 +56,24 @@ ROBERTA = derive_stack(
     head=predict_masked("lm_head.", "decoder", "dense", "layer_norm", "gelu"),
 )
 
+MPNET = derive_stack(
+    ROBERTA,
+    outer={"bias_table": "encoder.relative_attention_bias"},
+    inner={
+        **inside("attention.attn.", q="q", k="k", v="v", o="o"),
+        "attention_sum_norm": "attention.LayerNorm",
+    },
+    without=("segment",),
+    settings={
+        "segments": None,
+        "causal": False,
+        "position_start": 2,
+        "buckets": 32,
+    },
+    only={"relative_attention_num_buckets": 32},  # which sizes its table and not the distances
+)
+"""A table of distances that all layers share; its padding is 1, whatever its config.json says."""
+
 ELECTRA = derive_stack(
     BERT,
     outer={"embed_project": "embeddings_project"},
@@ -316,7 +334,7 @@ NETWORK = (word("feed_forward_proj"), word("model_type"))
 
 
 def t5_network(network: str | None, family: str) -> str:
-    return network or ("gated-gelu" if family == "mt5" else "relu")
+    return network or ("gated-gelu" if family in {"mt5", "umt5"} else "relu")
 
 
 def t5_activation(network: str | None, family: str, act: str | None) -> str:
@@ -382,6 +400,14 @@ T5_DECODER = derive_stack(
     only={"is_encoder_decoder": True},
     when=(When(GATED, True, inner=inside("layer.2.DenseReluDense.", gate="wi_0", up="wi_1")),),
 )
+
+TABLE_OF_LAYER = {"bias_table": BIAS}
+
+UMT5_ENCODER = derive_stack(T5_ENCODER, without=("bias_table",), ignored_first=(), when=T5_ENCODER.when)
+UMT5_ENCODER = derive_stack(UMT5_ENCODER, inner=TABLE_OF_LAYER)
+UMT5_DECODER = derive_stack(T5_DECODER, without=("bias_table",), ignored_first=())
+UMT5_DECODER = derive_stack(UMT5_DECODER, inner=TABLE_OF_LAYER)
+"""Every layer has a table of distances of its own."""
 
 WHISPER_ENCODER = Stack(
     layer="encoder.layers.{i}.",
@@ -471,6 +497,22 @@ BART_DECODER = derive_stack(
     settings={**BOTH_WAYS, **sizes_of("decoder")},
     only={"scale_embedding": flag("scale_embedding")},
 )
+
+MBART_ENCODER = derive_stack(
+    WHISPER_ENCODER,
+    outer={**names_in("encoder"), "final_norm": "encoder.layer_norm"},
+    settings={**BOTH_WAYS, **sizes_of("encoder")},
+    only={"normalize_before": True, "add_final_layer_norm": True, "tie_word_embeddings": True},
+    inert=("normalize_embedding", "static_position_embeddings", "extra_pos_embeddings", "add_bias_logits"),
+)
+
+MBART_DECODER = derive_stack(
+    WHISPER_DECODER,
+    outer={**names_in("decoder"), "final_norm": "decoder.layer_norm"},
+    settings={**BOTH_WAYS, **sizes_of("decoder")},
+    only={"scale_embedding": flag("scale_embedding")},
+)
+"""Norms before each part, as Whisper has them, and one of the embeddings."""
 
 SINUSOIDAL = {"position_start": 0, "longest": count("max_position_embeddings", default=1024)}
 SHARED = {

@@ -205,6 +205,13 @@ PHI3 = derive_stack(
     inert=("full_attn_mod", "interpolate_factor"),  # Phi-4 has them; no program reads them
 )
 
+OLMO = derive_stack(
+    PLAIN,
+    settings={"norm": "layer", "norm_weight": False, "eps": 1e-5},
+    only={"clip_qkv": None},
+)
+"""Its norms have no weight."""
+
 OLMO2 = derive_stack(
     PLAIN,
     inner={

@@ -1,13 +1,13 @@
-"""What each head does to the difference of two logits: left out, taken from elsewhere, and by itself.
+"""What each part of a model does to its next token: left out, taken from elsewhere, and by itself.
 
 Layer after layer: all below is computed once, the attention of the layer once, and its heads go through the
-layers above it side by side, as members of a batch.
+layers above it side by side, as members of a batch; so do the rows of its positions.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any, NamedTuple
@@ -19,29 +19,31 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import open_own
 from attnctl.base.words import quote
 from attnctl.math import Array, Progress
-from attnctl.math.engine import carry_out
-from attnctl.math.names import B_O, HEAD_OUTPUTS, OUTPUT, RESIDUAL, W_O, X
+from attnctl.math.names import B_O, OUTPUT, RESIDUAL, W_O, X
 from attnctl.math.ops import LayerNorm, RMSNorm
 from attnctl.math.ops.models import AddScaled
 from attnctl.math.ops.products import in_tiles
 from attnctl.models.attention import prepare_attention
-from attnctl.models.forward import MOST_ROWS, Run, attend_plainly, finish, through
-from attnctl.models.layer import LayerTensors, norm_op
+from attnctl.models.forward import MOST_ROWS, attend_plainly, finish, through
+from attnctl.models.layer import LayerTensors, Model, norm_op
 from attnctl.models.next import Pass, Ranked, log_sum_exp
-from attnctl.models.stream import steps_to_keep
 from attnctl.record import Trace
-
-ZERO = "zero"
-MEAN = "mean"
-PATCH = "patch"
-
-Change = Callable[[Array], Array]
-"""From the outputs of a layer's heads, (head, query, d_v), what takes the place of each."""
+from attnctl.verbs.effect.metrics import (
+    DIFFERENCE,
+    DIVERGENCE,
+    log_probabilities,
+    measure,
+    value_before,
+)
+from attnctl.verbs.effect.parts import HEAD, LAYER, NETWORK, POSITION, Replacement, read_other
 
 
 @dataclass(frozen=True)
 class Effects:
-    """The change in logit A − logit B by each head, (layer, head); NaN where it is yet to be computed."""
+    """The change in logit A − logit B by each head, (layer, head); NaN where it is yet to be computed.
+
+    Or in another metric, by each layer, network or position: (layer, 1) or (layer, position).
+    """
 
     prompt: dict[str, Any]
     """The model, the tokens, and the position that is asked about."""
@@ -51,6 +53,8 @@ class Effects:
     other: dict[str, Any] = field(default_factory=dict)
     """Of a patch the tokens of the other prompt, and its own difference."""
     direct: dict[str, Any] = field(default_factory=dict)
+    by: str = HEAD
+    metric: str = DIFFERENCE
 
     @property
     def difference(self) -> float:
@@ -58,17 +62,33 @@ class Effects:
         return a.logit - b.logit
 
     @property
+    def before(self) -> float:
+        """The metric of the prompt as it is."""
+        return value_before(self.metric, self.between)
+
+    @property
+    def columns(self) -> list[str]:
+        """What each column of the effects is of."""
+        if self.by == POSITION:
+            return list(self.prompt["tokens"])
+        if self.by == HEAD:
+            return list(map(str, range(self.effect.shape[1])))
+        return [self.by]
+
+    @property
     def strongest(self) -> tuple[int, int]:
-        """The layer and the head with the largest effect."""
+        """The layer and the column, that of a head, with the largest effect."""
         largest = int(np.nanargmax(np.abs(self.effect)))
         return divmod(largest, self.effect.shape[1])
 
     @property
     def is_changed(self) -> bool:
-        """Whether any head does more to the difference than rounding may."""
+        """Whether any part does more to the difference than rounding may."""
         # A difference of large logits is as rough as they are.
         logit = max(abs(token.logit) for token in self.between)
         rounding = 1e-5 * max(logit, abs(self.difference))
+        if self.metric == DIVERGENCE:  # which grows by the square of a change
+            rounding **= 2
         return bool(np.abs(self.effect).max() > rounding)
 
     @property
@@ -79,6 +99,9 @@ class Effects:
             "between": [token._asdict() for token in self.between],
             "difference": self.difference,
             "how": self.how,
+            "by": self.by,
+            "metric": self.metric,
+            "before": self.before,
         }
         if self.other:
             question["other"] = self.other
@@ -98,21 +121,28 @@ def rows_without_nan(table: Array) -> list[list[float | None]]:
 
 def difference_at(prompt: Pass, hidden: Array, place: int, ids: Sequence[int]) -> Array:
     """Logit A − logit B at a position, of rows that left the last layer."""
-    head = prompt.head
-    rows = head.final(hidden[..., place, :])
-    logits = head.logits_of(rows, ids).astype(np.float64)
-    return np.asarray(logits[..., 0] - logits[..., 1])
+    return measure(prompt, hidden[..., place, :], ids, DIFFERENCE)
 
 
-def begin_effects(prompt: Pass, ids: tuple[int, int], how: str, other: Pass | None = None) -> Effects:
+def begin_effects(
+    prompt: Pass,
+    ids: tuple[int, int],
+    how: str,
+    other: Pass | None = None,
+    *,
+    by: str = HEAD,
+    metric: str = DIFFERENCE,
+    at: int | None = None,
+) -> Effects:
     """The difference as it is, and what is asked. Raises AttnError for misfits."""
     model = prompt.runner.model
     d = model.description
-    if len(d.attending) < len(d.layers):
+    if by == HEAD and len(d.attending) < len(d.layers):
         raise AttnError(f"{model.name}: layers of a delta rule have other heads than those that attend")
     refuse_pair(ids, prompt.head.vocab)
 
-    place = prompt.place(None)
+    place = prompt.place(at)
+    columns = {HEAD: d["heads"], POSITION: len(prompt.tokens.ids), LAYER: 1, NETWORK: 1}
     final = prompt.head.final(prompt.last()[place])
     total = log_sum_exp(prompt.head.logits(final[None]))[0]
     first, second = prompt.rank(np.array(ids), prompt.head.logits_of(final, ids), total)
@@ -120,9 +150,19 @@ def begin_effects(prompt: Pass, ids: tuple[int, int], how: str, other: Pass | No
         prompt={"model": model.name, "family": d.family, **prompt.runner.header, "at": place},
         between=(first, second),
         how=how,
-        effect=np.full((len(d.layers), d["heads"]), np.nan),
-        other={} if other is None else about_other(prompt, other, place, ids),
+        effect=np.full((len(d.layers), columns[by]), np.nan),
+        other={} if other is None else about_other(prompt, other, place, ids, metric),
+        by=by,
+        metric=metric,
     )
+
+
+def likeliest_pair(prompt: Pass, at: int | None) -> tuple[int, int]:
+    """The two likeliest next tokens, for a metric that does not ask which."""
+    row = prompt.last()[prompt.place(at)]
+    logits = prompt.head.logits(prompt.head.final(row[None]))[0]
+    first, second = np.argsort(-logits, kind="stable")[:2].tolist()
+    return first, second
 
 
 def refuse_pair(ids: tuple[int, int], vocab: int) -> None:
@@ -135,7 +175,7 @@ def refuse_pair(ids: tuple[int, int], vocab: int) -> None:
         raise AttnError(f"--between: both are token {ids[0]}; give two that differ")
 
 
-def about_other(prompt: Pass, other: Pass, place: int, ids: tuple[int, int]) -> dict[str, Any]:
+def about_other(prompt: Pass, other: Pass, place: int, ids: tuple[int, int], metric: str) -> dict[str, Any]:
     """What is said of the other prompt. Raises AttnError where it has more tokens, or fewer."""
     count = len(prompt.tokens.ids)
     other_count = len(other.tokens.ids)
@@ -144,8 +184,14 @@ def about_other(prompt: Pass, other: Pass, place: int, ids: tuple[int, int]) -> 
             f"--patch: {other_count} tokens, but the prompt has {count}; a patch goes from place to place"
         )
 
-    difference = difference_at(other, other.last(), place, ids)
-    return {"tokens": other.tokens.labels, "ids": other.tokens.ids, "difference": float(difference)}
+    row = other.last()[place]
+    logs = log_probabilities(prompt, prompt.head.final(prompt.last()[place]))
+    return {
+        "tokens": other.tokens.labels,
+        "ids": other.tokens.ids,
+        "difference": float(measure(other, row, ids, DIFFERENCE)),
+        "value": float(measure(other, row, ids, metric, logs)),
+    }
 
 
 def fill_effects(
@@ -154,15 +200,15 @@ def fill_effects(
     """The effects after each layer that lacks some, until all are there."""
     model = prompt.runner.model
     effect = begun.effect.copy()
-    layers, heads_of_layer = effect.shape
+    layers, parts_of_layer = effect.shape
     hidden = prompt.runner.begin(prompt.tokens)
     source = None if other is None else other.runner.begin(other.tokens)
     for index in range(layers):
         if np.isnan(effect[index]).any():
-            for heads, changes in effects_of_layer(prompt, begun, index, hidden, source=source):
-                effect[index, heads.start : heads.stop] = changes
+            for parts, changes in effects_of_layer(prompt, begun, index, hidden, source=source):
+                effect[index, parts.start : parts.stop] = changes
                 if moved:
-                    moved(index * heads_of_layer + heads.stop, effect.size)
+                    moved(index * parts_of_layer + parts.stop, effect.size)
             yield replace(begun, effect=effect.copy())
 
         if index < layers - 1:
@@ -175,60 +221,33 @@ def fill_effects(
 def effects_of_layer(
     prompt: Pass, begun: Effects, index: int, hidden: Array, *, source: Array | None = None
 ) -> Iterator[tuple[range, Array]]:
-    """The effects of the heads of a layer, as many at once as go; of a patch `source` came into it."""
+    """The effects of the parts of a layer, as many at once as go; of a patch `source` came into it."""
     model = prompt.runner.model
     tensors = model.layer(index)
     layers, count = begun.effect.shape
     place = begun.prompt["at"]
     ids = [token.id for token in begun.between]
-    patch = None
+    replacement = Replacement(begun.by, begun.how)
     if source is not None:
-        patch = prepare_attention(tensors, source).run([HEAD_OUTPUTS])[HEAD_OUTPUTS]
+        replacement = replace(replacement, other=read_other(tensors, source, begun.by))
+    logs = None
+    if begun.metric == DIVERGENCE:
+        unchanged = through_layers(model, hidden, range(index, layers))
+        logs = log_probabilities(prompt, prompt.head.final(unchanged[place]))
 
     at_once = max(1, MOST_ROWS // len(prompt.tokens.ids))
     for start in range(0, count, at_once):
-        heads = range(start, min(start + at_once, count))
-        run = edit_heads(replacing(heads, begun.how, patch))
+        members = range(start, min(start + at_once, count))
         with in_tiles():  # rows of all members are one product
-            rows = through(tensors, hidden, None, run)
-            for later in range(index + 1, layers):
-                rows = through(model.layer(later), rows, None, attend_plainly)
-        yield heads, difference_at(prompt, rows, place, ids) - begun.difference
+            rows = replacement.through(tensors, hidden, members)
+            rows = through_layers(model, rows, range(index + 1, layers))
+        yield members, measure(prompt, rows[:, place], ids, begun.metric, logs) - begun.before
 
 
-def replacing(heads: range, how: str, patch: Array | None) -> Change:
-    """A batch of head outputs, in each member another head zero, its mean, or that of the other prompt."""
-
-    def change(outputs: Array) -> Array:
-        batch = np.repeat(outputs[None], len(heads), axis=0)
-        for member, head in enumerate(heads):
-            if patch is not None:
-                batch[member, head] = patch[head]
-            elif how == MEAN:
-                batch[member, head] = outputs[head].mean(axis=0)
-            else:
-                batch[member, head] = 0
-        return batch
-
-    return change
-
-
-def edit_heads(change: Change) -> Run:
-    """Carries out attention with the outputs of its heads changed before anything reads them."""
-
-    def run(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
-        passing = replace(tensors, passing=True)
-        plan = prepare_attention(passing, hidden, None, memory, cross=cross)
-        values = carry_out(
-            plan.derivation,
-            plan.given,
-            plan.dtype,
-            edits={HEAD_OUTPUTS: change},
-            keep=steps_to_keep(tensors, X, RESIDUAL),
-        )
-        return plan.record(values)
-
-    return run
+def through_layers(model: Model, hidden: Array, layers: range) -> Array:
+    for index in layers:
+        hidden = through(model.layer(index), hidden, None, attend_plainly)
+    return hidden
 
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)

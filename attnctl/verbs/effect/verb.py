@@ -10,9 +10,9 @@ VERB = Verb(
     name="effect",
     section="Look",
     place=70,
-    line="Say what each head does to the next token.",
+    line="Say what each head, layer or position does to the next token.",
     daily={
-        "effect": "model between ids patch mean direct json output",
+        "effect": "model between by at ids patch mean prompts direct json output",
     },
     formats={
         "effect": (
@@ -24,6 +24,7 @@ VERB = Verb(
     },
     views={
         "Effects": "attnctl.verbs.effect.view:effect_lines",
+        "MeanEffects": "attnctl.verbs.effect.view:mean_lines",
     },
     function="attnctl.api:effect",
 )

@@ -1,4 +1,4 @@
-"""Effects of heads on a screen: the finding, layers × heads, what to type next; as CSV, as a picture."""
+"""Effects of parts on a screen: the finding, layers × heads, what to type next; as CSV, as a picture."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ from typing import TextIO
 
 import numpy as np
 
-from attnctl.base.words import quote
+from attnctl.base.words import number_repeats, plural, quote
 from attnctl.drawing.pictures import Plot
 from attnctl.drawing.pictures.draw import Picture, draw, writers
 from attnctl.drawing.screen import Screen, Span
 from attnctl.drawing.screen.grid import Panel
 from attnctl.drawing.screen.listing import column_blocks
 from attnctl.drawing.screen.output import Element
-from attnctl.drawing.screen.text import shell_line
+from attnctl.drawing.screen.text import shell_line, token_text
 from attnctl.math import Array
-from attnctl.verbs.effect import MEAN, PATCH, ZERO, Effects
+from attnctl.verbs.effect import Effects
+from attnctl.verbs.effect.metrics import DIFFERENCE, DIVERGENCE, METRICS, metric_words
+from attnctl.verbs.effect.parts import HEAD, LAYER, MEAN, NETWORK, PATCH, POSITION, ZERO
+from attnctl.verbs.effect.prompts import MeanEffects
 from attnctl.verbs.models.next import prompt_lines
 
 DONE = {ZERO: "left out", MEAN: "replaced by its mean over positions", PATCH: "taken from the other prompt"}
+EACH = {HEAD: "each head", LAYER: "each layer", NETWORK: "each network", POSITION: "each row of a position"}
 STRONG = 0.5
 """The part of the largest effect from which one is drawn strong."""
 
@@ -32,37 +36,79 @@ def effect_lines(found: Effects, screen: Screen) -> Iterator[Element]:
         yield from screen.sentence(text)
 
     yield []
-    yield [(screen.printable(f"Change in the difference, each head {DONE[found.how]}"), "label")]
-    yield from table_of(found.effect, screen)
+    yield [(screen.printable(f"{change_words(found.metric)}, {EACH[found.by]} {DONE[found.how]}"), "label")]
+    yield from table_of(found.effect, screen, titles_of(found, screen))
     if found.direct:
         yield from direct_lines(found, screen)
-    if found.is_changed:
+    if found.is_changed and found.by == HEAD:
         layer, head = found.strongest
         yield []
         yield [(f"What head {layer}.{head} attends to: {shell_line(looking_at(found, layer, head))}", "")]
 
 
-def findings(found: Effects) -> Iterator[str]:
-    """The difference in numbers, then the head that changes it most."""
-    a, b = found.between
-    before = found.difference
-    names = f"logit {quote(a.text)} − logit {quote(b.text)}"
-    yield f"{names} = {short(a.logit)} − {short(b.logit)} = {short(before)}.".replace("− -", "+ ")
+def change_words(metric: str) -> str:
+    if metric == DIFFERENCE:
+        return "Change in the difference"
+    if metric == DIVERGENCE:
+        return METRICS[DIVERGENCE]
+    return f"Change in {METRICS[metric].format(a='A', b='B')}"
 
+
+def titles_of(found: Effects | MeanEffects, screen: Screen) -> list[str]:
+    """The titles of the columns: words, where they are positions of one prompt."""
+    if found.by == POSITION:
+        return list(map(screen.token, found.columns))
+    return found.columns
+
+
+def part_words(by: str, layer: int, column: int, tokens: Sequence[str] = ()) -> str:
+    """A part in words; of a position its token, too."""
+    if by == HEAD:
+        return f"Head {layer}.{column}"
+    if by == POSITION:
+        token = f", {quote(tokens[column])}" if tokens else ""
+        return f"What comes into layer {layer} at position {column}{token},"
+    return f"The network of layer {layer}" if by == NETWORK else f"Layer {layer}"
+
+
+NONE_CHANGES = {HEAD: "No head", LAYER: "No layer", NETWORK: "No network", POSITION: "No position"}
+
+
+def before_words(found: Effects) -> str:
+    """The metric of the prompt as it is."""
+    a, b = found.between
+    before = short(found.before)
+    if found.metric == DIFFERENCE:
+        names = metric_words(DIFFERENCE, found.between)
+        return f"{names} = {short(a.logit)} − {short(b.logit)} = {before}.".replace("− -", "+ ")
+    if found.metric == DIVERGENCE:
+        return f"What follows: {quote(a.text)} {a.probability:.1%}, {quote(b.text)} {b.probability:.1%}."
+    return f"{metric_words(found.metric, found.between)} = {before}."
+
+
+def findings(found: Effects) -> Iterator[str]:
+    """The difference in numbers, then the part that changes it most."""
+    yield before_words(found)
+
+    before = found.before
     edit = DONE[found.how]
     if not found.is_changed:
-        yield f"No head changes it, {edit}."
+        yield f"{NONE_CHANGES[found.by]} changes it, {edit}."
         return
 
-    layer, head = found.strongest
-    change = float(found.effect[layer, head])
-    consequence = f"it changes the difference by {short(change, '+')}, to {short(before + change)}"
-    sentence = f"Head {layer}.{head} matters most: {edit}, {consequence}"
+    layer, column = found.strongest
+    change = float(found.effect[layer, column])
+    name = "difference" if found.metric == DIFFERENCE else found.metric
+    consequence = f"it changes the {name} by {short(change, '+')}, to {short(before + change)}"
+    if found.metric == DIVERGENCE:
+        consequence = f"the next token is {short(change)} nats from what it was"
+    part = part_words(found.by, layer, column, found.prompt["tokens"])
+    sentence = f"{part} matters most: {edit}, {consequence}"
     if not found.other:
         yield f"{sentence}."
         return
 
-    other = found.other["difference"]
+    other = found.other["value"]
     gap = other - before
     share = f", {change / gap:.0%} of the way" if gap else ""
     yield f"{sentence}{share}; the other prompt has {short(other)}."
@@ -84,25 +130,62 @@ def looking_at(found: Effects, layer: int, head: int) -> list[str]:
     return [*words, "--layer", str(layer), "--head", str(head), "--step", "attention_weights"]
 
 
-def table_of(effect: Array, screen: Screen, *more: str) -> Iterator[Element]:
-    """Layers down, heads across, and `more` columns after them."""
+def mean_lines(found: MeanEffects, screen: Screen) -> Iterator[Element]:
+    """The finding over all prompts, the mean effect of each part, and its spread."""
+    for text in mean_findings(found):
+        yield from screen.sentence(text)
+
+    titles = titles_of(found, screen)
+    yield []
+    what = f"{change_words(found.metric)}, {EACH[found.by]} {DONE[found.how]}: the mean"
+    yield [(screen.printable(what), "label")]
+    yield from table_of(found.effect, screen, titles)
+    yield []
+    yield [("Its standard deviation over the prompts", "label")]
+    yield from table_of(found.spread, screen, titles, sign="")
+
+
+def mean_findings(found: MeanEffects) -> Iterator[str]:
+    count = len(found.each)
+    changed = [effects for effects in found.each if effects.is_changed]
+    kind = METRICS[found.metric].format(a="A", b="B")
+    mean = "" if found.metric == DIVERGENCE else f", {short(found.before)} in the mean"
+    yield f"{kind} of {plural(count, 'prompt')}{mean}."
+    if not changed:
+        yield f"{NONE_CHANGES[found.by]} changes it, {DONE[found.how]}."
+        return
+
+    layer, column = found.strongest
+    effect = float(found.effect[layer, column])
+    spread = float(found.spread[layer, column])
+    same_sign = sum(bool(np.sign(each.effect[layer, column]) == np.sign(effect)) for each in found.each)
+    part = part_words(found.by, layer, column)
+    yield (
+        f"{part} matters most: {DONE[found.how]}, {short(effect, '+')} in the mean, give or take "
+        f"{short(spread)}; of the same sign in {same_sign} of {count}."
+    )
+
+
+def table_of(
+    effect: Array, screen: Screen, titles: Sequence[str] | None = None, sign: str = "+"
+) -> Iterator[Element]:
+    """Layers down, heads or other parts across, by their titles."""
+    if titles is None:
+        titles = list(map(str, range(effect.shape[1])))
     strong = STRONG * np.nanmax(np.abs(effect), initial=0)
     rows: list[list[Span]] = []
     for layer, numbers in enumerate(effect.tolist()):
         row: list[Span] = [(f"layer {layer}", "label")]
-        row += [effect_cell(number, strong, screen) for number in numbers]
+        row += [effect_cell(number, strong, screen, sign) for number in numbers]
         rows.append(row)
-
-    heads = map(str, range(effect.shape[1] - len(more)))
-    titles = ["", *heads, *more]
-    yield from column_blocks(screen, titles, rows, frozenset({0}))
+    yield from column_blocks(screen, ["", *titles], rows, frozenset({0}))
 
 
-def effect_cell(number: float, strong: float, screen: Screen) -> Span:
+def effect_cell(number: float, strong: float, screen: Screen, sign: str = "+") -> Span:
     """A number, or a dash where there is none; strong from this size on (0: none is)."""
     if isnan(number):
         return screen.printable("–"), "dim"
-    text = f"{round(number, 3) + 0.0:+.3f}"  # adding 0.0 makes a rounded -0.0 a +0.0
+    text = f"{round(number, 3) + 0.0:{sign}.3f}"  # adding 0.0 makes a rounded -0.0 a +0.0
     is_strong = strong and abs(number) >= strong
     return text, "strong" if is_strong else ""
 
@@ -111,7 +194,8 @@ def direct_lines(found: Effects, screen: Screen) -> Iterator[Element]:
     direct = found.direct
     yield []
     yield [("What each part writes into the difference itself, norms held", "label")]
-    yield from table_of(np.column_stack([direct["heads"], direct["networks"]]), screen, "network")
+    shares = np.column_stack([direct["heads"], direct["networks"]])
+    yield from table_of(shares, screen, [*found.columns, "network"])
 
     embeddings = short(direct["embeddings"], "+")
     biases = short(direct["biases"], "+")
@@ -121,38 +205,52 @@ def direct_lines(found: Effects, screen: Screen) -> Iterator[Element]:
     yield [(screen.printable(f"embeddings {embeddings}, biases {biases}; {total}"), "")]
 
 
-def write_csv(found: Sequence[Effects], stream: TextIO) -> None:
+def write_csv(found: Sequence[Effects | MeanEffects], stream: TextIO) -> None:
     rows = csv.writer(stream, lineterminator="\n")
-    columns = ["layer", "head", "effect"]
+    part = "position" if found[0].by == POSITION else "head"
+    columns = ["layer", part, "effect"] if found[0].by in {HEAD, POSITION} else ["layer", "effect"]
     if any(effects.direct for effects in found):
         columns.append("direct")
+    if any(isinstance(effects, MeanEffects) for effects in found):
+        columns.append("spread")
     rows.writerow(columns)
 
     for effects in found:
         for (layer, head), number in np.ndenumerate(effects.effect):
-            row = [layer, head, number]
+            row = [layer, head, number] if part in columns else [layer, number]
+            if isinstance(effects, MeanEffects):
+                row.append(effects.spread[layer, head])
             if effects.direct:
                 row.append(effects.direct["heads"][layer][head])
             rows.writerow(row)
 
 
-def effect_picture(found: Sequence[Effects]) -> Picture:
-    plots = []
-    for effects in found:
-        layers, heads = effects.effect.shape
-        a, b = (quote(token.text) for token in effects.between)
-        change = f"change in logit {a} − logit {b}, each head {DONE[effects.how]}"
-        plots.append(
-            Plot(
-                "effect",
-                (change, "layers down, heads across"),
-                [Panel("", effects.effect)],
-                rows=[f"layer {layer}" for layer in range(layers)],
-                columns=list(map(str, range(heads))),
-                signed=True,
-            )
-        )
-    return draw(plots, "What each head does to the next token")
+ACROSS = {HEAD: "heads across", POSITION: "positions across"}
+
+
+def effect_picture(found: Sequence[Effects | MeanEffects]) -> Picture:
+    plots = [plot_of(effects) for effects in found]
+    return draw(plots, f"What {EACH[found[0].by]} does to the next token")
+
+
+def plot_of(effects: Effects | MeanEffects) -> Plot:
+    if isinstance(effects, MeanEffects):
+        what = f"{METRICS[effects.metric].format(a='A', b='B')}, the mean of {len(effects.each)} prompts"
+    else:
+        what = metric_words(effects.metric, effects.between)
+    change = what if effects.metric == DIVERGENCE else f"change in {what}"
+    across = ACROSS.get(effects.by)
+    return Plot(
+        "effect",
+        (
+            f"{change}, {EACH[effects.by]} {DONE[effects.how]}",
+            f"layers down, {across}" if across else "layers down",
+        ),
+        [Panel("", effects.effect)],
+        rows=[f"layer {layer}" for layer in range(len(effects.effect))],
+        columns=number_repeats(map(token_text, effects.columns)),
+        signed=True,
+    )
 
 
 write_svg, write_png = writers(effect_picture)
