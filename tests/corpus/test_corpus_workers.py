@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import pickle
 import random
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,11 +21,13 @@ import attnctl
 from attnctl.base import workers
 from attnctl.base.errors import AttnError
 from attnctl.base.workers import Engine, call_each
+from attnctl.inputs.config.flags import settings_from
 from attnctl.verbs import corpus
 from attnctl.verbs.corpus import run as room
 from attnctl.verbs.corpus.run import open_sources
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 
 
 @pytest.fixture
@@ -97,6 +100,15 @@ def test_workers_give_what_one_process_gives(threads, tmp_path, pairs):
     work = open_sources(str(path), pairs=pairs, in_blocks=True)
     assert len(work.blocks) > 5
     assert work.done_by(Engine("processes", "1")).to_bytes() == whole_of(path, pairs=pairs)
+
+
+@pytest.mark.parametrize("config", [None, "configs/it-was-tired.yaml"])
+def test_workers_are_sent_what_options_say(config):
+    settings = settings_from(config and str(ROOT / config), {"heads": 2})
+    maker = pickle.loads(pickle.dumps(room.Maker(None, settings)))
+    assert maker.settings == settings
+    for path in (("heads",), ("rules", 0)):
+        assert maker.settings.where(path) == settings.where(path)
 
 
 def test_workers_go_on_from_what_one_process_left(threads, tmp_path):
