@@ -302,6 +302,7 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     skip_bad: bool = False,
     save: str | PathLike[str] | None = None,
     on: str | None = None,
+    survey: str | PathLike[str] | None = None,
     progress: Progress | None = None,
     **options: Unpack[Options],
 ) -> CorpusPart:
@@ -311,7 +312,9 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     the third part of eight, which `merge_corpus` puts together. Bad lines are left out and counted
     where `skip_bad` says so. With `save` the part is kept in a file while it grows; one that a killed
     process left there is gone on from. Workers measure it `on` "processes=4", "dask" or "ray=ADDRESS".
-    Raises AttnError with every bad line, and for a file that holds a part of something else.
+    `survey` is a file that says where blocks of lines stand, made where it is missing: with it a shard
+    reads its own bytes alone. Raises AttnError with every bad line, and for a file that holds a part of
+    something else.
     """
     from attnctl.base.workers import ENGINE
     from attnctl.verbs.corpus import SHARD, WHOLE
@@ -328,7 +331,8 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
         check_words(*source)
     asked, folder = choose_settings(settings, options), None if model is None else fspath(model)
     how = {"pairs": pairs, "skip_bad": skip_bad, "in_blocks": on is not None}
-    work = open_sources(source, folder, asked, given.get("shard", WHOLE), **how)
+    kept = None if survey is None else fspath(survey)
+    work = open_sources(source, folder, asked, given.get("shard", WHOLE), survey=kept, **how)
     return measure_into(work, [] if save is None else [fspath(save)], progress, given.get("on"))
 
 
