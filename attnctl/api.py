@@ -386,6 +386,7 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     skip_bad: bool = False,
     save: str | PathLike[str] | None = None,
     on: str | None = None,
+    survey: str | PathLike[str] | None = None,
     progress: Progress | None = None,
     **options: Unpack[Options],
 ) -> CorpusPart:
@@ -395,7 +396,9 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     the third part of eight, which `merge_corpus` puts together. Bad lines are left out and counted
     where `skip_bad` says so. With `save` the part is kept in a file while it grows; one that a killed
     process left there is gone on from. Workers measure it `on` "processes=4", "dask" or "ray=ADDRESS".
-    Raises AttnError with every bad line, and for a file that holds a part of something else.
+    `survey` is a file that says where blocks of lines stand, made where it is missing: with it a shard
+    reads its own bytes alone. Raises AttnError with every bad line, and for a file that holds a part of
+    something else.
     """
     from attnctl.base.workers import ENGINE
     from attnctl.verbs.corpus import SHARD, WHOLE
@@ -412,7 +415,8 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
         check_words(*source)
     asked, folder = choose_settings(settings, options), None if model is None else fspath(model)
     how = {"pairs": pairs, "skip_bad": skip_bad, "in_blocks": on is not None}
-    work = open_sources(source, folder, asked, given.get("shard", WHOLE), **how)
+    kept = None if survey is None else fspath(survey)
+    work = open_sources(source, folder, asked, given.get("shard", WHOLE), survey=kept, **how)
     return measure_into(work, [] if save is None else [fspath(save)], progress, given.get("on"))
 
 
@@ -615,6 +619,7 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     backward: bool | str | Callable[..., Any] = False,
     inputs: str | PathLike[str] | Sequence[Trace] | None = None,
     merge: bool = False,
+    on: Engine | str | None = None,
 ) -> Conformance:
     """Hold an attention function to a suite of cases: what is right, what is wrong and why.
 
@@ -628,23 +633,26 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     target that takes d_output by name and returns (dq, dk, dv), or of another such function that
     `backward` names. `inputs`, a dump or traces, are calls of attention that are cases, too, and the
     shape of numbers that others are drawn in. With `merge` it is held to the merge of two parts, (o1,
-    L1, o2, L2) -> (o, L), in base 2 where it `returns` logsumexp2. Raises AttnError where the function
+    L1, o2, L2) -> (o, L), in base 2 where it `returns` logsumexp2. Workers carry out the cases of a target
+    that has a name `on` "processes=4", "dask" or "ray=ADDRESS". Raises AttnError where the function
     cannot be called, and for names that there are not.
     """
+    from attnctl.base.workers import ENGINE, Engine
     from attnctl.verbs.conform.declared import ALWAYS_FORM, ARRAYS, CLAIMS, make_request, read_sizes
     from attnctl.verbs.conform.target import hold_target, make_target
+    from attnctl.verbs.conform.workers import TargetNames, hold_by_workers
 
     said: dict[str, Any] = {"layout": layout, "mask_shape": mask_shape}
     said |= {"head_sizes": head_sizes, "multiple_of": multiple_of}
     if merge:
         more = said | {"always": always, "like": like, "names": names, "claims": claims, "xfail": xfail}
-        more |= {"save": save, "backward": backward, "inputs": inputs}
+        more |= {"save": save, "backward": backward, "inputs": inputs, "on": on}
         raise_all(f"{name}: a merge of two parts has none" for name, value in more.items() if value)
-    on = read_options(always or {}, {name: key.reader for name, key in ALWAYS_FORM.keys.items()})
+    always_on = read_options(always or {}, {name: key.reader for name, key in ALWAYS_FORM.keys.items()})
     readers = {name: CLAIMS.keys[name].reader for name in (*ARRAYS, "returns")}
     request = make_request(
         given=read_options({**said, "returns": returns}, readers),
-        always=lambda claimed: lay_over(claimed, on),
+        always=lambda claimed: lay_over(claimed, always_on),
         like=like,
         claims=None if claims is None else fspath(claims),
         xfail=None if xfail is None else fspath(xfail),
@@ -661,6 +669,14 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
         device=device or "",
         timeout=timeout,
     )
+    if on is not None:
+        back_name = None if isinstance(backward, bool) else backward
+        if not isinstance(target, str) or not isinstance(back_name, str | None):
+            raise AttnError(
+                "on: workers call a target by its name; give module:function or file.py:function"
+            )
+        engine = on if isinstance(on, Engine) else read_options({"on": on}, {"on": ENGINE})["on"]
+        return hold_by_workers(engine, TargetNames([target], back_name), request, progress)
     back = None if isinstance(backward, bool) else make_target(backward, request)
     return hold_target(make_target(target, request), request, back, progress)
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
 
+PATIENCE = 100_000
+"""Objects that are made between two looks for garbage: of those that imports make none is any."""
+
 INTERRUPTED = 130
 SAID = b"attnctl: interrupted\n"
 
@@ -22,7 +25,7 @@ def main() -> None:
         import signal
 
         listen()
-        gc.set_threshold(100_000)  # imports make many objects and no garbage: each look for it is in vain
+        gc.set_threshold(PATIENCE)
         open_streams()
         from attnctl.cli.program import program
 
@@ -33,6 +36,13 @@ def main() -> None:
     finally:
         clean_up()
     end(code)
+
+
+def look_for_garbage() -> None:
+    """Look for garbage as often as Python does by itself: cycles of a few objects may hold large arrays."""
+    if gc.get_threshold()[0] == PATIENCE:
+        gc.freeze()  # what was imported stays
+        gc.set_threshold(700, 10, 10)
 
 
 def listen() -> None:

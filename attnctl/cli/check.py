@@ -15,7 +15,7 @@ from attnctl.base.setting import ARRAYS, Given
 from attnctl.base.setting import ATTENTION as OF_KIND
 from attnctl.base.values import TOLERANCE, whole_number
 from attnctl.base.words import plural
-from attnctl.cli import options
+from attnctl.cli import look_for_garbage, options
 from attnctl.cli.model import IDS, SECTION
 from attnctl.cli.options import argument, command, excludes, option
 from attnctl.cli.output import give, progress
@@ -157,6 +157,7 @@ class AskedCheck:
         source = self.open_named()
         several = read_source(source)
         files, _ = options.split_outputs(self.output)
+        look_for_garbage()
         if self.port.is_of_every_layer:
             return self.check_every_layer(source, several, files)
 

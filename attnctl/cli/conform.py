@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from attnctl.base.errors import AttnError, Exit
 from attnctl.base.setting import Given
 from attnctl.base.values import FOUR_SIZES, POSITIVE, words
+from attnctl.base.workers import ENGINE, Engine
 from attnctl.cli.command import LEFT_OUT
-from attnctl.cli.options import argument, bars, command, findings_option, option, renames
+from attnctl.cli.options import BY_WORKERS, argument, bars, command, findings_option, option, renames
 from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, RETURNED, SIZES_OF_BLOCKS, TARGET
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ ALONE = (None, ITS_OWN)
 """What --backward is where no TARGET2 follows it."""
 
 SERVED = ("http://", "https://")
+
+NOT_BY_WORKERS = bars(("merge", "replay"), "it takes no workers; leave --on out")
 
 NOT_OF_MERGE = (
     "like", "map", "backward", "claims", "xfail", "inputs", "replay", "save", *ARRAYS, *ALWAYS,
@@ -120,6 +123,7 @@ class RunOptions(NamedTuple):
         terms=[bars(NOT_OF_MERGE, "a merge of two parts has none; leave it out")],
     )
     replay: str | None = run_option("Run the case saved in FILE again.", metavar="FILE")
+    on: Engine | None = run_option(BY_WORKERS.format("Carry out cases"), ENGINE, terms=[NOT_BY_WORKERS])
 
 
 class ReportOptions(NamedTuple):
@@ -188,13 +192,17 @@ def conform(
     from attnctl.formats import write_text
     from attnctl.verbs.conform.report import list_lines, write_junit
     from attnctl.verbs.conform.target import hold_target, make_target
+    from attnctl.verbs.conform.workers import TargetNames, hold_by_workers
 
     function, gradients = called.targets(target)
     request = request_of(called, run, report, arrays, always)
-    forward = make_target(function, request)
-    back = None if gradients is None else make_target([gradients], request)
     with progress("cases") as moved:
-        found = hold_target(forward, request, back, moved)
+        if run.on is not None:
+            found = hold_by_workers(run.on, TargetNames(function, gradients), request, moved)
+        else:
+            forward = make_target(function, request)
+            back = None if gradients is None else make_target([gradients], request)
+            found = hold_target(forward, request, back, moved)
 
     if report.junit is not None:
         write_text(write_junit(found), report.junit)

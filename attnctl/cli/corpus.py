@@ -36,6 +36,7 @@ CUTS_ITSELF = options.excludes("shard", "--shard: --on cuts the corpus itself; l
 @command(
     "attnctl corpus run corpus.txt --heads 2 --causal",
     "attnctl corpus run corpus.txt --model DIR --shard 3/8 -o part-3.json",
+    "attnctl corpus run corpus.txt --model DIR --shard 3/8 --survey blocks.json -o part-3.json",
     "attnctl corpus run corpus.txt --model DIR --on processes=4 -o whole.json",
 )
 def run(  # noqa: PLR0913  (options, and groups of them)
@@ -49,6 +50,10 @@ def run(  # noqa: PLR0913  (options, and groups of them)
     attention: options.Attention,
     max_memory: options.Memory = None,
     shard: Shard | None = option("Only this part of the lines: 3/8 is the third of eight.", SHARD),
+    survey: str | None = option(
+        "Keep hashes and places of blocks of lines here, by which a shard reads its own bytes alone.",
+        metavar="FILE",
+    ),
     on: Engine | None = option(options.BY_WORKERS.format("Measure it"), ENGINE, terms=[CUTS_ITSELF]),
     pairs: bool = option("Also measure how far apart each pair of heads of a layer is."),
     skip_bad: bool = option("Skip lines that the model cannot read as a sentence, and count them."),
@@ -74,6 +79,7 @@ def run(  # noqa: PLR0913  (options, and groups of them)
         pairs=pairs,
         skip_bad=skip_bad,
         in_blocks=on is not None,
+        survey=survey,
     )
     out = shown.output(output)
     write_part_report(measure_shard(work, out.files, on, printed=out.printed), out)

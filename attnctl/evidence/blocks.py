@@ -20,7 +20,7 @@ from attnctl.evidence.allowed import FACTOR, Strictness, root_mean_square, typic
 from attnctl.evidence.judge import Gap, blur_of, judge_step, vanishes
 from attnctl.evidence.precision import Precision, to_float64
 from attnctl.evidence.record import Record, Values, expect_surely, with_shapes
-from attnctl.evidence.rounding import LEAST_RUNS, Known, noise
+from attnctl.evidence.rounding import LEAST_RUNS, Known, LargeRuns, noise
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.ops import AddScaled, Gate, Given, Hide, Merge, Op, Placed, Project, Remainder, Unstated
@@ -460,7 +460,11 @@ def cuts_to(rows: slice) -> dict[str, slice]:
 
 
 def cut_known(known: Known, axes: Sequence[str], cuts: Mapping[str, slice]) -> Known:
-    return Known(cut(known.value, axes, cuts), lambda run: cut(known.run(run), axes, cuts))
+    value = cut(known.value, axes, cuts)
+    large = known.run
+    if isinstance(large, LargeRuns):
+        return Known(value, lambda run: large.part(run, lambda array: cut(array, axes, cuts)))
+    return Known(value, lambda run: cut(known.run(run), axes, cuts))
 
 
 # --- from scores on, what follows is for some queries what it is for all ---

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
+from weakref import ref
 
 import numpy as np
 
@@ -45,6 +47,26 @@ SMALL = 2**18
 """Numbers below which an array is kept in float64, too."""
 
 
+WIDE: dict[int, tuple[ref[Array], ref[Array]]] = {}
+"""Large arrays by their identity, and what they are in float64, as long as somebody has both."""
+
+
+def shared_float64(array: Array) -> Array:
+    """The array in float64, the same one for all who read it at once: walks read what others have read."""
+    if array.dtype == bool:
+        return array
+    source, wide = WIDE.get(id(array), (None, None))
+    shared = wide() if wide is not None and source is not None and source() is array else None
+    if shared is None:
+        shared = array.astype(np.float64)
+        WIDE[id(array)] = ref(array), ref(shared, partial(forget, id(array)))
+    return shared
+
+
+def forget(identity: int, _: object) -> None:
+    WIDE.pop(identity, None)
+
+
 @dataclass(frozen=True)
 class Record:
     """A trace as it is judged: by what was planned, and with what is known of how it was rounded.
@@ -82,8 +104,10 @@ class Record:
 
     def value(self, name: str) -> Array:
         array = self.trace[name]
-        if array.size >= SMALL or array.dtype == np.float64:
-            return to_float64(array)
+        if array.dtype == np.float64:
+            return array
+        if array.size >= SMALL:
+            return shared_float64(array)
         if name not in self.widened or self.widened[name][0] is not array:
             self.widened[name] = array, to_float64(array)
         return self.widened[name][1]

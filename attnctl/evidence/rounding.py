@@ -24,11 +24,13 @@ No op needs a rule of its own: a new one is carried out like the others.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache
 from math import prod, sqrt
-from typing import Any
+from typing import Any, ClassVar
+from weakref import ref
 from zlib import crc32
 
 import numpy as np
@@ -54,6 +56,10 @@ HUGE = 2**23
 
 LARGE = 2**13
 """Numbers of a step from which on a run is carried out again rather than kept."""
+
+KEPT_APART = 2**16
+LARGE_RUNS = 4 * LEAST_RUNS
+"""Numbers of a value from which on few runs are kept, and how many: those of Q, K and V, and some."""
 
 LITTLE = 0.05
 """The part of a step's rounding that sums may add before they count."""
@@ -110,7 +116,11 @@ class Known:
 
     def with_runs_kept(self) -> Known:
         """The value, its first runs kept for all that is computed from it."""
-        return replace(self, run=lru_cache(LEAST_RUNS)(self.run))
+        if self.value.size < KEPT_APART:
+            return replace(self, run=lru_cache(LEAST_RUNS)(self.run))
+        if isinstance(self.run, LargeRuns):
+            return self
+        return replace(self, run=LargeRuns(self.value, self.run))
 
     def squares_in(self, runs: int) -> Array:
         squares = np.zeros(self.value.shape)
@@ -129,6 +139,54 @@ class Known:
 
     def error_by(self, scatter: Array) -> Array:
         return allowed_error(self.value, scatter, ULPS * FLOAT64.unit)
+
+
+class LargeRuns:
+    """Runs of a large value, kept as how far they are off it, of which float32 tells enough.
+
+    Those of all walks together are so many that one walk does without computing them again.
+    """
+
+    together: ClassVar[deque[tuple[ref[LargeRuns], int]]] = deque()
+    """Which are kept, those that were used last at the end."""
+
+    def __init__(self, value: Array, run: Callable[[int], Array]) -> None:
+        self.value = value
+        self.run = run
+        self.kept: dict[int, Array] = {}
+
+    def __call__(self, number: int) -> Array:
+        off = self.off(number)
+        if off is not None:
+            return self.value + off
+
+        moved = self.run(number)
+        with np.errstate(all="ignore"):
+            off = (moved - self.value).astype(np.float32)
+        if number < LEAST_RUNS and np.isfinite(off).all():
+            self.keep(number, off)
+        return moved
+
+    def part(self, number: int, cut: Callable[[Array], Array]) -> Array:
+        """What is cut from a run, without making all of it where it is kept."""
+        off = self.off(number)
+        return cut(self(number)) if off is None else cut(self.value) + cut(off)
+
+    def off(self, number: int) -> Array | None:
+        off = self.kept.get(number)
+        if off is not None:
+            self.together.remove((ref(self), number))
+            self.together.append((ref(self), number))
+        return off
+
+    def keep(self, number: int, off: Array) -> None:
+        self.kept[number] = off
+        self.together.append((ref(self), number))
+        while len(self.together) > LARGE_RUNS:
+            oldest, run = self.together.popleft()
+            runs = oldest()
+            if runs is not None:
+                runs.kept.pop(run, None)
 
 
 class Later(Known):

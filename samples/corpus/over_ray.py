@@ -10,7 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import ray
+try:
+    import ray
+except ImportError:
+    sys.exit("Ray is not installed: pip install 'attnctl[ray]'")
 
 
 @ray.remote(num_cpus=1, max_retries=3)
@@ -19,6 +22,8 @@ def measure(corpus, shard, part, options):
     return part
 
 
+if len(sys.argv) < 4:
+    sys.exit(__doc__)
 corpus, shards, folder, *options = sys.argv[1:]
 Path(folder).mkdir(parents=True, exist_ok=True)
 try:

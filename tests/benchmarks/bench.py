@@ -153,6 +153,57 @@ def attend():
             )
 
 
+@contextmanager
+def one_core():
+    """This process on a core of its own: one thread of ours, and of torch's."""
+    import torch
+
+    every = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(every)})
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, every)
+
+
+def attend_alone():
+    """Attention on one core, and what its two products alone would take there."""
+    import numpy as np
+
+    import attnctl
+
+    try:
+        import torch
+    except ImportError:
+        print("attend_alone: torch is not installed, nothing to hold it against", file=sys.stderr)
+        return
+    kinds = {
+        "4096 float32": (4096, "float32", 8, {}, 1.25),
+        "4096 float64": (4096, "float64", 8, {}, 1.3),
+        "4096 float32 causal": (4096, "float32", 8, {"causal": True}, 1.4),
+        "4096 float32, two kv heads": (4096, "float32", 2, {}, 1.3),
+        "1024 float32": (1024, "float32", 8, {}, 1.4),
+    }
+    for what, (n, dtype, kv_heads, options, most) in kinds.items():
+        rng = np.random.RandomState(0)
+        heads = {"Q": 8, "K": kv_heads, "V": kv_heads}
+        arrays = {name: rng.randn(count, n, 64).astype(dtype) for name, count in heads.items()}
+        q, k, v = (torch.from_numpy(array)[None] for array in arrays.values())
+        theirs = partial(
+            torch.nn.functional.scaled_dot_product_attention,
+            *(q, k, v),
+            is_causal=bool(options),
+            enable_gqa=kv_heads < 8,
+        )
+        ours = partial(attnctl.attend, arrays, dtype=dtype, keep=["head_outputs"], **options)
+        with one_core():
+            yield f"attend {what}, one core / torch", ratio(ours, theirs), most
+            if kv_heads == 8 and not options:
+                floor = partial(products, *arrays.values())
+                yield f"the two products, {what} / torch", ratio(floor, theirs), ""
+
+
 def backward():
     """Both ways: the output and the gradients of Q, K and V."""
     import numpy as np
@@ -411,6 +462,96 @@ def lines():
         yield "stats, 2,000 lines, --on processes=2 / alone", ratio(by_two, many, 3), 1.1
 
 
+ATTENTION = """
+import numpy as np
+def attend(q, k, v):
+    s = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ v
+"""
+CALLS = """
+import sys
+import numpy as np
+from attention import attend
+draw = np.random.RandomState(0)
+for _ in range(int(sys.argv[1])):
+    attend(*draw.standard_normal((3, 4, 256, 64)).astype("float32"))
+"""
+
+
+def captures():
+    """What a check of many calls holds at once, and how its time grows with their number."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "attention.py").write_text(ATTENTION)
+        (folder / "calls.py").write_text(CALLS)
+        checks = []
+        for count in (40, 160):
+            path = folder / f"{count}.npz"
+            words = [ATTNCTL, "capture", "-o", path.name, "--function", "attention:attend", "calls.py"]
+            subprocess.run([*words, str(count)], cwd=name, check=True, capture_output=True)
+            mib = path.stat().st_size / 2**20
+            yield f"check of {count} calls, {mib:.0f} MiB: its MiB", peak(ATTNCTL, "check", str(path)), 150
+            checks.append(command(ATTNCTL, "check", str(path)))
+        few, many = checks
+        yield "check of 160 calls / 40", ratio(many, few, 1), 4
+
+
+NEXT = """
+import sys, torch
+from transformers import AutoModelForCausalLM
+torch.set_num_threads(1)
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.float32).eval()
+with torch.inference_mode():
+    logits = model(torch.arange(1, int(sys.argv[2]) + 1)[None]).logits[0, -1]
+print(logits.topk(5))
+"""
+
+
+def next_tokens():
+    """The next token of a random Llama of 600 M parameters: whole processes, by tokens and by layers."""
+    from importlib.util import find_spec
+
+    from layer import LAYERS, write_checkpoint
+
+    has_theirs = find_spec("transformers") is not None and find_spec("torch") is not None
+    if not has_theirs:
+        print("next_tokens: torch and transformers are not installed", file=sys.stderr)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        write_checkpoint(Path(folder))
+        for tokens, most in ((16, 0.25), (128, 0.4), (512, 0.7)):
+            ids = ",".join(map(str, range(1, tokens + 1)))
+            ours = command(ATTNCTL, "run", "--model", folder, "--ids", ids, "--next", "5")
+            theirs = command(sys.executable, "-c", NEXT, folder, str(tokens))
+            yield f"run --next, {tokens} tokens / transformers", ratio(ours, theirs, 1), most
+
+        layers = [
+            command(ATTNCTL, "run", "--model", folder, "--ids", ids, "--layer", layer, "--brief")
+            for layer in (str(LAYERS // 2 - 1), str(LAYERS - 1))
+        ]
+        yield f"run --layer {LAYERS - 1} / {LAYERS // 2 - 1}, 512 tokens", ratio(*layers[::-1], 1), 2
+
+
+def page_sizes():
+    """A page of a model's layers."""
+    import numpy as np
+
+    import attnctl
+    from attnctl.formats import write
+
+    traces = []
+    for layer in range(6):
+        draw = np.random.RandomState(layer)
+        arrays = {name: draw.standard_normal((12, 14, 64)).astype(np.float32) for name in "QKV"}
+        traces.append(attnctl.attend(arrays, dtype="float32"))
+        traces[-1].header["layer"] = layer
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.html"
+        write(traces, path)
+        yield "a page, 6 layers of 12 heads, 14 tokens: MB", path.stat().st_size / 1e6, 0.5
+
+
 def effects():
     """`effect` over all heads of a random Llama of 600 M parameters, beside a pass for each by hooks."""
     try:
@@ -452,7 +593,11 @@ GROUPS = (
     start_up,
     wrong_dumps,
     lines,
+    captures,
+    next_tokens,
+    page_sizes,
     effects,
+    attend_alone,
     attend,
     backward,
     memory,

@@ -9,8 +9,12 @@ from registry_strategies import examples
 
 from attnctl.evidence import precision
 from attnctl.evidence.allowed import FACTOR, typical
+from attnctl.evidence.blocks import cut_known
 from attnctl.evidence.precision import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, of_run, on_grid
+from attnctl.evidence.record import WIDE, shared_float64
 from attnctl.evidence.rounding import (
+    LARGE_RUNS,
+    LEAST_RUNS,
     Known,
     anything,
     boundless,
@@ -190,3 +194,57 @@ def test_the_vanishing_point_is_where_exp_is_nothing():
         with np.errstate(under="ignore"):
             assert np.exp(np.dtype(dtype).type(kind.vanishing - 0.5)) == 0
             assert np.exp(np.dtype(dtype).type(kind.vanishing + 1.5)) > 0
+
+
+def large_known(name, drawn):
+    value = np.random.RandomState(0).randn(300, 300)
+    return Known(value, lambda run: drawn.append((name, run)) or round_at_random(value, 1e-7, name, run))
+
+
+def test_runs_of_a_large_value_are_kept_as_how_far_they_are_off():
+    drawn = []
+    known = large_known("a", drawn)
+    kept = known.with_runs_kept()
+    assert kept.with_runs_kept() is kept
+    plain = [known.run(run) for run in range(LEAST_RUNS)]
+    drawn.clear()
+    for _ in range(3):
+        for run, right in enumerate(plain):
+            assert np.abs(kept.run(run) - right).max() < 1e-13
+            rows = cut_known(kept, ("query", "d_k"), {"query": slice(7, 9)}).run(run)
+            assert np.abs(rows - right[7:9]).max() < 1e-13
+    assert len(drawn) == LEAST_RUNS
+
+
+def test_of_all_large_values_few_runs_are_kept():
+    drawn = []
+    several = [large_known(name, drawn).with_runs_kept() for name in "abcdefgh"]
+    for known in several:
+        for run in range(LEAST_RUNS):
+            known.run(run)
+    kept = [len(known.run.kept) for known in several]
+    assert sum(kept) <= LARGE_RUNS
+    assert kept[-1] == LEAST_RUNS  # those that were used last
+    assert kept[0] == 0
+
+    drawn.clear()
+    assert np.array_equal(several[0].run(0), large_known("a", []).run(0))
+    assert drawn == [("a", 0)]
+
+
+def test_a_run_that_overflows_is_not_kept():
+    value = np.full((300, 300), 1e30)
+    known = Known(value, lambda run: value * np.inf).with_runs_kept()
+    for _ in range(2):
+        assert np.isinf(known.run(0)).all()
+
+
+def test_what_is_read_in_float64_is_shared_as_long_as_somebody_has_it():
+    array = np.ones((600, 600), np.float32)
+    wide = shared_float64(array)
+    assert wide.dtype == np.float64
+    assert shared_float64(array) is wide
+    assert shared_float64(array.copy()) is not wide
+    before = len(WIDE)
+    del wide
+    assert len(WIDE) < before

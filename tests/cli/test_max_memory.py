@@ -11,6 +11,7 @@ from commands import commands, parameters
 
 from attnctl import load
 from attnctl.base.errors import AttnError
+from attnctl.cli import PATIENCE
 from attnctl.math.engine.cost import INFLATED, limit_memory
 
 MIB = 2**20
@@ -94,3 +95,17 @@ def test_a_page_counts_too(call):
     refused = call("show", "page.html", "--max-memory", "10K")
     assert refused.code == 2
     assert call("show", "page.html", "--step", "X", "--max-memory", "10M").code == 0
+
+
+@pytest.mark.parametrize(("patience", "then"), [(PATIENCE, 700), (5_000, 5_000)])
+def test_a_check_lets_go_of_large_arrays_in_cycles(call, patience, then):
+    """`main` looks for it so seldom that all calls of a capture would stay; a host's own choice stays."""
+    call("run", "I love AI", "-o", "dump.json")
+    before = gc.get_threshold()
+    gc.set_threshold(patience)
+    try:
+        assert call("check", "dump.json")[0] == 0
+        assert gc.get_threshold()[0] == then
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)

@@ -13,13 +13,14 @@ from commands import commands
 import attnctl
 from attnctl.cli.program import program
 from attnctl.store.source import arrays
+from attnctl.verbs.corpus import survey_blocks, surveyed
 from attnctl.verbs.learn import SHIPPED
 
 MODELS = Path(__file__).parent.parent / "models" / "checkpoints"
 
 READING = {
     "--adapter", "--answers", "--claims", "--config", "--file", "--from", "--inputs", "--model",
-    "--replay", "--stdin", "--watch", "--xfail",
+    "--replay", "--stdin", "--survey", "--watch", "--xfail",
 }  # fmt: skip
 """The options that name a file or a folder and write over none."""
 
@@ -55,7 +56,10 @@ SCENES = {
         "'I love' -c c.json": "c.json w.json e.json",
         "--model m": OF_MODEL,
     },
-    "corpus run": {"s.json -c c.json": "s.json c.json w.json e.json"},
+    "corpus run": {
+        "s.json -c c.json": "s.json c.json w.json e.json",
+        "s.json --survey blocks.json": "s.json blocks.json",
+    },
     "corpus merge": {"part.json": "part.json"},
     "conform": {
         "k.py:f --claims claims.json --xfail xfail.json": "k.py helper.py claims.json xfail.json",
@@ -133,6 +137,7 @@ def stocked(tmp_path_factory):
     for name, value in data.items():
         (folder / name).write_text(json.dumps(value))
     (folder / "s.json").write_text("I love AI\n")
+    (folder / "blocks.json").write_bytes(surveyed.bytes_of(survey_blocks(str(folder / "s.json"))))
     (folder / "tiny.gguf.json").write_bytes(b"GGUF")
     (folder / "lora").mkdir()
     (folder / "lora" / "adapter_config.json").write_text('{"peft_type": "LORA"}')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import pickle
 import random
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,11 +21,15 @@ import attnctl
 from attnctl.base import workers
 from attnctl.base.errors import AttnError
 from attnctl.base.workers import Engine, call_each
+from attnctl.inputs.config.flags import settings_from
 from attnctl.verbs import corpus
+from attnctl.verbs.corpus import Shard, surveyed
 from attnctl.verbs.corpus import run as room
+from attnctl.verbs.corpus.part import merge_parts
 from attnctl.verbs.corpus.run import open_sources
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 
 
 @pytest.fixture
@@ -38,6 +43,11 @@ def threads(monkeypatch):
 
     monkeypatch.setattr(workers, "open_executor", opened)
     monkeypatch.setattr(corpus, "LEAST_BYTES", 64)
+
+
+@pytest.fixture
+def small_blocks(threads, monkeypatch):
+    monkeypatch.setattr(surveyed, "LEAST_BYTES", 64)
 
 
 def whole_of(path, **more):
@@ -91,12 +101,89 @@ def test_a_worker_reads_its_own_bytes(tmp_path, monkeypatch):
     assert len(read) == blocks[5].lines
 
 
+def test_a_shard_with_a_survey_reads_its_own_bytes(small_blocks, tmp_path, monkeypatch):
+    path, survey = written(tmp_path / "c.txt", lines=400), str(tmp_path / "blocks.json")
+    open_sources(str(path), survey=survey)
+    read = []
+    plain = corpus.read_line
+
+    def noted(stream):
+        read.append(stream.tell())
+        return plain(stream)
+
+    monkeypatch.setattr(corpus, "read_line", noted)
+    monkeypatch.setattr(corpus, "chunks_of", None)  # of nothing all is read
+    parts = [
+        open_sources(str(path), shard=Shard(number, 8), survey=survey).done() for number in range(1, 9)
+    ]
+    assert merge_parts([(str(part.first), part) for part in parts]).to_bytes() == whole_of(
+        path, survey=survey
+    )
+
+    read.clear()
+    open_sources(str(path), shard=Shard(3, 8), survey=survey).done()
+    size = path.stat().st_size
+    assert 0.2 * size < min(read) < max(read) < 0.4 * size
+
+
+def test_with_a_survey_the_bytes_are_the_same(small_blocks, run, tmp_path):
+    path = written(tmp_path / "c.txt", lines=90)
+    plain = whole_of(path)
+    for _ in range(2):  # made, and read
+        assert run("run", "c.txt", "--survey", "blocks.json", "--json") == (0, plain.decode(), "")
+        for engine in ([], ["--on", "processes=1"]):
+            work = open_sources(str(path), in_blocks=bool(engine), survey="blocks.json")
+            assert len(work.blocks) > 5
+    assert open_sources(str(path), survey="blocks.json").done_by(Engine("dask")).to_bytes() == plain
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda path, survey: path.write_text("a b\n"),
+            "the survey of a corpus of {} bytes, and {} has 4; ",
+        ),
+        (lambda path, survey: survey.write_text("{}"), "not a survey of a corpus; remove it"),
+        (
+            lambda path, survey: survey.write_text(survey.read_text().replace(": 90", ": 91")),
+            "not a survey of a corpus; remove it",
+        ),
+    ],
+)
+def test_a_survey_of_something_else_is_refused(small_blocks, run, tmp_path, change, said):
+    path, survey = written(tmp_path / "c.txt", lines=90), tmp_path / "blocks.json"
+    size = path.stat().st_size
+    run("run", str(path), "--survey", "blocks.json", "--json")
+    change(path, survey)
+    code, _, err = run("run", str(path), "--survey", "blocks.json")
+    assert code == 2
+    assert err.startswith(f"attnctl: blocks.json: {said.format(size, path)}")
+
+
+def test_a_corpus_that_changed_since_its_survey_is_refused(small_blocks, run, tmp_path):
+    path = written(tmp_path / "c.txt", lines=90)
+    run("run", str(path), "--survey", "blocks.json", "--json")
+    path.write_bytes(path.read_bytes().replace(b"a", b"b"))
+    code, _, err = run("run", str(path), "--survey", "blocks.json")
+    assert (code, "or since its survey" in err) == (2, True)
+
+
 @pytest.mark.parametrize("pairs", [False, True])
 def test_workers_give_what_one_process_gives(threads, tmp_path, pairs):
     path = written(tmp_path / "c.txt", lines=90)
     work = open_sources(str(path), pairs=pairs, in_blocks=True)
     assert len(work.blocks) > 5
     assert work.done_by(Engine("processes", "1")).to_bytes() == whole_of(path, pairs=pairs)
+
+
+@pytest.mark.parametrize("config", [None, "configs/it-was-tired.yaml"])
+def test_workers_are_sent_what_options_say(config):
+    settings = settings_from(config and str(ROOT / config), {"heads": 2})
+    maker = pickle.loads(pickle.dumps(room.Maker(None, settings)))
+    assert maker.settings == settings
+    for path in (("heads",), ("rules", 0)):
+        assert maker.settings.where(path) == settings.where(path)
 
 
 def test_workers_go_on_from_what_one_process_left(threads, tmp_path):

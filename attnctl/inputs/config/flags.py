@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass, replace
 from math import inf
 from textwrap import indent
 from typing import Any, NamedTuple
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.setting import Given
 from attnctl.base.values import Path, flow, to_tuples
@@ -34,7 +35,7 @@ def settings_from(config: str | None, flags: Given, base: Settings | None = None
 
     values = {**combine_parts(flags, base), **more}
     given = {name: value for name, value in values.items() if value is not None}
-    where = place_of_setting(base.where, given)
+    where = PlaceOfSetting(base.where, frozenset(given))
     return replace(lay_over(base, given), where=where, named=base.named.union(given))
 
 
@@ -61,19 +62,21 @@ def combine_parts(flags: Given, base: Settings) -> Given:
     return given
 
 
-def place_of_setting(base: Callable[[Path], str], given: Collection[str]) -> Callable[[Path], str]:
-    """Return the place a value was written at: its flag, or its line in the config."""
-    has_config = base is not Settings().where
+@dataclass(frozen=True)
+class PlaceOfSetting:
+    """The place a value was written at: its flag, or its line in the config. Workers are sent it."""
 
-    def where(path: Path) -> str:
+    base: Callable[[Path], str]
+    given: frozenset[str]
+
+    def __call__(self, path: Path) -> str:
         name = str(path[0])
-        if has_config and name not in given:
-            return base(path)
+        has_config = self.base is not Settings().where
+        if has_config and name not in self.given:
+            return self.base(path)
         if not has_config and name in {"sentence", "context"}:
             return name
         return FIELDS[name].flag_name if name in FIELDS else as_flag(name)
-
-    return where
 
 
 def by_flag(given: Given) -> Given:

@@ -122,6 +122,10 @@ USUAL_PAGES = (16, 1)
 """The slots of a page, and the pages that are free before the first, where nothing else is asked for."""
 
 
+def give_nothing(_heads: int, _kv_heads: int, _d_k: int) -> dict[str, Any]:
+    return {}
+
+
 @dataclass(frozen=True)
 class TargetProfile:
     layout: str = ""
@@ -166,7 +170,7 @@ class TargetProfile:
     """Its keyword of an option, where the keyword means another option elsewhere."""
     passes: Mapping[str, Callable[[str, Any], dict[str, Any]]] = field(default_factory=dict)
     """The functions that make its keywords of an option's keyword and value."""
-    gives: Callable[[int, int, int], dict[str, Any]] = lambda *_: {}
+    gives: Callable[[int, int, int], dict[str, Any]] = give_nothing
     """Other keywords that follow from the numbers of heads, and d_k."""
     bool_mask_only: bool = False
 
@@ -347,7 +351,19 @@ class Request:
     timeout: float | None = None
 
 
-# --- the ways of libraries ---
+# --- the ways of libraries: functions with names, which workers are sent ---
+
+
+def ask_for_groups(heads: int, kv_heads: int, _d_k: int) -> dict[str, Any]:
+    return {"enable_gqa": True} if heads != kv_heads else {}
+
+
+def pass_as_number(keyword: str, value: Any) -> dict[str, Any]:
+    return {keyword: int(value)}
+
+
+def pass_both_ends(keyword: str, ends: Any) -> dict[str, Any]:
+    return {keyword: ends[0], "right_window_size": ends[1]}
 
 
 def pass_module(heads: int, kv_heads: int, d_k: int) -> dict[str, Any]:
@@ -362,7 +378,7 @@ LIBRARIES = {
     "sdpa": TargetProfile(
         layout="bhnd",
         parameters=("query", "key", "value", "attn_mask", "is_causal", "scale", "enable_gqa"),
-        gives=lambda heads, kv_heads, _: {"enable_gqa": True} if heads != kv_heads else {},
+        gives=ask_for_groups,
         conventions={CORNER: "top-left"},
     ),
     "flash": TargetProfile(
@@ -391,8 +407,8 @@ LIBRARIES = {
                     "is_causal", "scale", "softcap", "left_window_size", "right_window_size"),
         keywords={"window": "left_window_size"},
         passes={
-            "causal": lambda keyword, value: {keyword: int(value)},
-            "window": lambda keyword, ends: {keyword: ends[0], "right_window_size": ends[1]},
+            "causal": pass_as_number,
+            "window": pass_both_ends,
         },
         conventions={CORNER: "top-left"},
     ),

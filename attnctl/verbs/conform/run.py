@@ -54,6 +54,9 @@ from attnctl.verbs.conform.suite import ABSENT, CaseResult, Suite
 
 Progress = Callable[[int, int], None]
 
+Ahead = Callable[[Sequence[tuple[str, Case]], float, Progress], None]
+"""What has cases of features carried out before their turn; none that is likely to take so many seconds."""
+
 MOST_ENDED = 2
 """Calls of a feature in which the process of the target may end before no more of it are made."""
 
@@ -161,6 +164,7 @@ class Run:
     """The features of which nothing was found in another type."""
     diagnosed: dict[tuple[str, str], Diagnosed] = field(default_factory=dict)
     """What is true of the failing cases of a feature in a type."""
+    ahead: Ahead | None = None
 
     @property
     def request(self) -> Request:
@@ -184,6 +188,8 @@ class Run:
         conventions = {dtype: find_conventions(self.suite, dtype) for dtype in taken}
         extras = self.find_extras(replace(BASE, dtype=taken[0]))
         to_run = self.list_features(taken[0], conventions[taken[0]])
+        if self.ahead:
+            self.ahead(list(self.list_ahead(to_run)), self.longest_call, progress)
         self.run_features(to_run, progress)
 
         judged = []
@@ -459,6 +465,17 @@ class Run:
                 self.runs.append(self.run_feature(name, cases, dtype))
                 progress(len(self.runs), total)
 
+    def list_ahead(self, to_run: Mapping[str, Sequence[Case]]) -> Iterator[tuple[str, Case]]:
+        """The cases, with their features, that are one call each, whatever became of those before."""
+        apart = {*self.skips, *self.repeated, *RELATIONS, features.INPUTS_KEPT, features.CAPTURED_CALLS}
+        for dtype in self.request.dtypes:
+            if dtype in self.refused or dtype in self.ended:
+                continue
+            for name, cases in to_run.items():
+                if name not in apart:
+                    fitted = [self.suite.fit(replace(case, dtype=dtype)) for case in cases]
+                    yield from ((name, case) for case in fitted if not self.is_unequal_refused(case))
+
     def run_feature(self, name: str, cases: Sequence[Case], dtype: str) -> FeatureResult:
         """Run the cases of a feature in a type, or say why they are not run."""
         if name in self.skips:
@@ -537,10 +554,8 @@ class Run:
 
     def run_case(self, run: FeatureResult, case: Case) -> bool:
         """Run one case of a feature; False where the target is not to be called with more of them."""
-        new_keys = case.keys - case.past
-        has_more_queries = case.queries > new_keys
-        if case.queries != new_keys and has_more_queries in self.unequal:
-            run.refuse(self.unequal[has_more_queries])
+        if self.is_unequal_refused(case):
+            run.refuse(self.unequal[case.queries > case.keys - case.past])
             return True
 
         if run.feature in BOUNDED and self.suite.predict_time(case) > self.longest_call:
@@ -567,6 +582,10 @@ class Run:
             run.skipped = run.skipped or ENDINGS[error]
             return False
         return True
+
+    def is_unequal_refused(self, case: Case) -> bool:
+        new_keys = case.keys - case.past
+        return case.queries != new_keys and (case.queries > new_keys) in self.unequal
 
     def is_passed_over(self, feature: str, result: CaseResult) -> bool:
         """A case counts for nothing: the target refuses what it may, or is not called any more."""

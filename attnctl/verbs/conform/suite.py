@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import field, replace
 from math import inf
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,15 @@ class CaseResult:
     judgement: Judgement
 
 
+class CaseDone(NamedTuple):
+    """What a worker found of a case."""
+
+    answer: Answer
+    judgement: Judgement
+    seconds: float
+    has_nan_gradients: bool
+
+
 @dataclass
 class Suite:
     """Runs cases on a target, and keeps all that is learnt of it."""
@@ -76,6 +85,10 @@ class Suite:
     """The least seconds that a call took."""
     largest: tuple[int, float] = (0, 0.0)
     """The most weights of a call, and the seconds that it took."""
+    seconds: float = 0.0
+    """Those of the last call."""
+    done: dict[Case, CaseDone] = field(default_factory=dict)
+    """What workers have found of cases whose turn has not come yet."""
 
     @property
     def declared(self) -> TargetProfile:
@@ -182,6 +195,19 @@ class Suite:
     def run(self, case: Case, *, forward: bool = False, **made: Any) -> CaseResult:
         """Call the target with a case and judge its answer; `made` says how often, and in what memory."""
         problem = self.problem(case, forward=forward)
+        is_plain = not forward and not made
+        if is_plain and problem.case in self.done and not self.is_let_be:
+            answer, judgement = self.take_done(problem.case)
+        else:
+            answer, judgement = self.carry_out(problem, **made)
+
+        result = CaseResult(problem.case, answer, judgement)
+        self.output_types.setdefault(case.dtype, {}).setdefault(answer.dtype)
+        if answer.changed:
+            self.changed.setdefault(case.dtype, result)
+        return result
+
+    def carry_out(self, problem: Problem, **made: Any) -> tuple[Answer, Judgement]:
         begun = monotonic()
         answer = self.call(problem, **made)
         if not made:
@@ -191,14 +217,19 @@ class Suite:
         judgement = judge_answer(expected, answer)
         if judgement.right and self.extras:
             judgement = judge_extras(expected, answer, self.extras, judgement)
+        return answer, judgement
 
-        result = CaseResult(problem.case, answer, judgement)
-        self.output_types.setdefault(case.dtype, {}).setdefault(answer.dtype)
-        if answer.changed:
-            self.changed.setdefault(case.dtype, result)
-        return result
+    def take_done(self, case: Case) -> tuple[Answer, Judgement]:
+        """What a worker found of a case, noted as if it had been called here."""
+        done = self.done.pop(case)
+        self.note_time(case.weights, done.seconds)
+        self.note_end(done.answer)
+        if done.has_nan_gradients:
+            self.nan_gradients.add(case.dtype)
+        return done.answer, done.judgement
 
     def note_time(self, weights: int, seconds: float) -> None:
+        self.seconds = seconds
         self.quickest = min(self.quickest, seconds)
         if weights >= self.largest[0]:
             self.largest = weights, seconds
@@ -237,11 +268,14 @@ class Suite:
             answer = self.call_both(problem, *self.apart, **made)
         else:
             answer = self.target.call(make_call(problem, self.signature, **made))
+        self.note_end(answer)
+        return answer
 
+    def note_end(self, answer: Answer) -> None:
+        """Count the calls that hang, and those that end its process."""
         self.hangs += answer.error == "hang" or answer.kind in SENT
         has_died = answer.error in DIED - self.target.refuses
         self.deaths = self.deaths + 1 if has_died else 0
-        return answer
 
     def call_both(self, problem: Problem, back: Target, signature: CallSignature, **made: Any) -> Answer:
         """The output of the target, and gradients of `back`, which alone is called again and again."""

@@ -100,15 +100,22 @@ class CorpusSurvey(NamedTuple):
     sha256: str
     lines: int
     blocks: Sequence[CorpusBlock] = ()
-    """The corpus in blocks, for workers that each read their own bytes."""
+    """The corpus in blocks, for workers and shards that each read their own bytes."""
 
 
-Lines = str | tuple[str, ...] | CorpusBlock
-"""The file of a corpus, its sentences, or a block of a file."""
+class CorpusBlocks(NamedTuple):
+    """A file in blocks that were surveyed, of which those with the lines that are asked for are read."""
+
+    path: str
+    blocks: Sequence[CorpusBlock]
+
+
+Lines = str | tuple[str, ...] | CorpusBlock | CorpusBlocks
+"""The file of a corpus, its sentences, a block of a file, or all of its blocks."""
 
 
 def source_name(source: Lines) -> str:
-    if isinstance(source, CorpusBlock):
+    if isinstance(source, (CorpusBlock, CorpusBlocks)):
         return source.path
     return source if isinstance(source, str) else "sentences"
 
@@ -217,7 +224,7 @@ def open_corpus(path: str) -> Iterator[BinaryIO]:
 
 def chunks_of(source: Lines) -> Iterator[bytes]:
     """The bytes of a corpus; sentences have those of a file that holds them one a line."""
-    if isinstance(source, tuple) and not isinstance(source, CorpusBlock):
+    if isinstance(source, tuple) and not isinstance(source, (CorpusBlock, CorpusBlocks)):
         yield from map(line_bytes, source)
         return
     with open_corpus(source_name(source)) as stream:
@@ -232,7 +239,11 @@ def line_bytes(sentence: str) -> bytes:
 def lines_of(source: Lines, span: range) -> Iterator[tuple[int, bytes]]:
     """The lines of a span in order, each with its number, from 1; of one that is too long, its start."""
     if isinstance(source, CorpusBlock):
-        yield from lines_of_block(source, span)
+        yield from lines_of_blocks(source.path, [source], span)
+        return
+    if isinstance(source, CorpusBlocks):
+        its_own = [block for block in source.blocks if block.first < span.stop and block.stop > span.start]
+        yield from lines_of_blocks(source.path, its_own, span)
         return
     if not isinstance(source, str):
         for index in span:
@@ -245,21 +256,25 @@ def lines_of(source: Lines, span: range) -> Iterator[tuple[int, bytes]]:
                 yield index + 1, data if index else data.removeprefix(BOM)
 
 
-def lines_of_block(block: CorpusBlock, span: range) -> Iterator[tuple[int, bytes]]:
-    """The lines of a block. Raises AttnError at its end where its bytes are others than were surveyed."""
-    digest = sha256()
-    with refuse_unreadable(block), open_corpus(block.path) as stream:
-        stream.seek(block.offset)
-        for index in range(block.first, block.stop):
-            pieces = read_line(stream)
-            for piece in pieces:
-                digest.update(piece)
-            if index in span:
-                data = pieces[0]
-                yield index + 1, data if index else data.removeprefix(BOM)
+def lines_of_blocks(path: str, blocks: Iterable[CorpusBlock], span: range) -> Iterator[tuple[int, bytes]]:
+    """The lines of a span that are in these blocks, of which all are read, and nothing else.
 
-    if digest.hexdigest() != block.sha256:
-        raise AttnError(f"{block.path}: changed while it was measured; begin anew")
+    Raises AttnError at the end of a block whose bytes are others than were surveyed.
+    """
+    with refuse_unreadable(path), open_corpus(path) as stream:
+        for block in blocks:
+            stream.seek(block.offset)
+            digest = sha256()
+            for index in range(block.first, block.stop):
+                pieces = read_line(stream)
+                for piece in pieces:
+                    digest.update(piece)
+                if index in span:
+                    data = pieces[0]
+                    yield index + 1, data if index else data.removeprefix(BOM)
+
+            if digest.hexdigest() != block.sha256:
+                raise AttnError(f"{path}: changed while it was measured, or since its survey; begin anew")
 
 
 def read_line(stream: BinaryIO) -> list[bytes]:

@@ -28,6 +28,7 @@ from attnctl.verbs.corpus.part import (
     write_part,
 )
 from attnctl.verbs.corpus.sources import DrawnAttention, TrainedModel, load_model
+from attnctl.verbs.corpus.surveyed import survey_kept
 from attnctl.verbs.stats.tally import tally_of
 
 DEFAULTS = Settings()
@@ -42,7 +43,7 @@ UNMEASURED = "cannot be measured"
 """The reason of a sentence that the attention refuses, or makes no weights of."""
 
 
-def open_sources(
+def open_sources(  # noqa: PLR0913  (what is measured, by what, and which part of it)
     source: Lines,
     model: str | None = None,
     settings: Settings = DEFAULTS,
@@ -51,13 +52,20 @@ def open_sources(
     pairs: bool = False,
     skip_bad: bool = False,
     in_blocks: bool = False,
+    survey: str | None = None,
 ) -> Work:
     """A part of a corpus that is to be measured: by a model, or by attention as `settings` have it.
 
-    Both are read as far as their hashes, a file once more where it is to be measured `in_blocks`. Raises
-    AttnError where one is missing.
+    Both are read as far as their hashes, a file once more where it is to be measured `in_blocks`; where
+    a file holds its `survey` already, the lines of the shard alone. Raises AttnError where one is missing.
     """
-    if not in_blocks:
+    lines = source
+    if survey is not None and not isinstance(source, str):
+        raise AttnError("survey: that of a file; write the sentences to one, a line each")
+    if survey is not None and isinstance(source, str):
+        surveyed = survey_kept(source, survey)
+        lines = corpus.CorpusBlocks(source, surveyed.blocks)
+    elif not in_blocks:
         surveyed = corpus.survey(source)
     elif isinstance(source, str):
         surveyed = corpus.survey_blocks(source)
@@ -74,7 +82,7 @@ def open_sources(
     }
     span = shard.span(surveyed.lines)
     return Work(
-        source,
+        lines,
         weights,
         span,
         part=CorpusPart(about, span.start, span.start),
