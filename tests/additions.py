@@ -516,7 +516,7 @@ def laws_held(words, *files):
     return int(re.search(r"(\d+) passed", done.stdout)[1])
 
 
-MISTAKE = r'''
+MISTAKE = r"""
     of_weights(
         "scores-as-distances",
         "the scores are negated, as if they were distances",
@@ -525,7 +525,7 @@ MISTAKE = r'''
         why="Of distances the smallest is the best.",
         example="e = np.exp(-scaled_scores)\nattention_weights = e / e.sum(axis=-1, keepdims=True)",
     ),
-'''
+"""
 
 
 def mistake():
@@ -546,9 +546,9 @@ def mistake():
     assert laws_held("distances", "check/test_check_about.py", "mistakes") >= 2
 
 
-TSV = '''
+TSV = """
     Format("tsv", ".tsv", "attnctl.store.tsv:write_tsv", text=True),
-'''
+"""
 
 
 def format_of_traces():
@@ -583,7 +583,7 @@ def read_lines(data, place):
         rows.setdefault(name, []).append([float(number) for number in numbers])
     yield Contents(None, {name: np.array(table) for name, table in rows.items()}, place)
 '''
-LINES = '''
+LINES = """
     DumpFormat(
         "lines",
         (".lines",),
@@ -591,7 +591,7 @@ LINES = '''
         "attnctl.store.lines:read_lines",
         text=True,
     ),
-'''
+"""
 
 
 def format_of_dumps():
@@ -623,9 +623,9 @@ from attnctl.sources.dump import Dump
 def of_half(text, beside):
     return Dump(text.removeprefix("half:"), beside)
 '''
-HALF_KIND = '''
+HALF_KIND = """
     SourceKind(DUMP, "attnctl.sources.half:of_half", ("half:",), "half:NAME", trial="half:d.json"),
-'''
+"""
 
 
 def source():
@@ -644,10 +644,10 @@ def source():
     assert laws_held(verbs, "cli/test_source_kinds.py") >= 6
 
 
-FAMILY = '''
+FAMILY = """
 
 TWIN = derive_stack(LLAMA, settings={"eps": epsilon("twin_eps", 1e-6)})
-'''
+"""
 
 
 def family():

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from additions import ADDITIONS
 
-
 QUICK = {"rule", "dumps"}
 
 

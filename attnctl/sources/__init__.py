@@ -60,9 +60,7 @@ OWN_KINDS = (
     SourceKind(CONFIG, OF_CONFIG, (EXAMPLE,), f"{EXAMPLE}NAME", trial=f"{EXAMPLE}one-matrix"),
     SourceKind(DUMP, "attnctl.sources.dump:Last", (LAST,), LAST, "last (the run before)", trial=LAST),
     SourceKind(DUMP, OF_DUMP, (STANDARD_INPUT,), help="- for stdin", trial=STANDARD_INPUT),
-    SourceKind(
-        SENTENCE, "attnctl.sources.sentence:Sentence", ("",), "a sentence", trial="sun melts snow"
-    ),
+    SourceKind(SENTENCE, "attnctl.sources.sentence:Sentence", ("",), "a sentence", trial="sun melts snow"),
 )
 *OF_FILES_AND_WORDS, OF_SENTENCES = OWN_KINDS
 KINDS = (*OF_FILES_AND_WORDS, *added("sources", SourceKind, named=False).values(), OF_SENTENCES)

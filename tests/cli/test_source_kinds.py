@@ -58,7 +58,6 @@ def word_of(sign):
     return OF_SIGN[sign].trial or FILES.get(sign, f"d{sign}")
 
 
-
 @pytest.fixture
 def folder(call, tmp_path, monkeypatch):
     """A source of each kind, all of the same run; the sentence and the example are runs of their own."""
