@@ -1,8 +1,9 @@
-"""The rule, the step and the weight of the recipes, registered in this process and taken everywhere.
+"""What the recipes add, put into a copy of the package, in the files that they name, and taken everywhere.
 
-A script: tables are read when they are imported, so it registers first and imports afterwards.
+A script: tables are read when they are imported, so it writes first and imports afterwards.
 """
 
+import filecmp
 import io
 import json
 import math
@@ -11,7 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-import types
 from pathlib import Path
 from textwrap import indent
 
@@ -20,21 +20,13 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 RECIPES = "\n".join((ROOT / name).read_text() for name in ("CONTRIBUTING.md", "attnctl/math/README.md"))
+LIST_OF_OTHERS = (ROOT / "attnctl" / "README.md").read_text().partition("## Adding anything else")[2]
 
 
 def snippet(name):
     """The code block under a marker of the recipes."""
     found = re.search(rf"<!-- {name} -->\n```python\n(.*?)^```$", RECIPES, re.DOTALL | re.MULTILINE)
     return found[1]
-
-
-def module(name, code, **names):
-    """A module made of code."""
-    made = types.ModuleType(name)
-    vars(made).update(names)
-    sys.modules[name] = made
-    exec(compile(code, name, "exec"), vars(made))
-    return made
 
 
 def shell(*args, stdin=""):
@@ -66,11 +58,13 @@ SENTENCE = "the cat sat on the mat"
 
 def rule():
     """Strided attention by config, flag and keyword, and through every verb."""
-    import attnctl.math.rules as room
-
-    kind = module("attnctl.math.rules.strided", snippet("rule")).Strided
-    room.RULES[kind.name] = kind
-
+    room = copied()
+    rules = room / "math" / "rules"
+    (rules / "strided.py").write_text(snippet("rule"))
+    imported = "from attnctl.math.rules.strided import Strided\n"
+    before(rules / "__init__.py", "from attnctl.math.rules.visibility", imported)
+    before(rules / "__init__.py", ")\n}", ", Strided")
+    assert changed(room) == recipe_files("A rule")
     import attnctl
 
     mask = (np.arange(6)[:, None] - np.arange(6)) % 4 == 0
@@ -121,6 +115,35 @@ def copied():
     return room
 
 
+def changed(room):
+    """The files of a copy that are new, or are not what the package has."""
+    original = ROOT / "attnctl"
+    files = set()
+    for path in room.rglob("*.py"):
+        name = path.relative_to(room)
+        if not (original / name).exists() or not filecmp.cmp(path, original / name, shallow=False):
+            files.add(name.as_posix())
+    return files
+
+
+def recipe_files(title):
+    """The files of the package that the first paragraph of a recipe names."""
+    paragraph = RECIPES.partition(f"### {title}")[2].split("\n\n")[1]
+    return set(re.findall(r"`attnctl/(\S+\.py)`", paragraph))
+
+
+def hold_to_row(room, what):
+    """Hold what was written to the place that the list of additions gives: two files at most."""
+    row = next(line for line in LIST_OF_OTHERS.splitlines() if line.startswith(f"| {what} |"))
+    place = row.split("|")[3]
+    named = set(re.findall(r"\]\((\S+?)\)", place))
+    folders = {Path(link).parent for link in re.findall(r"a file of \[\S+?\]\((\S+?)\)", place)}
+    files = changed(room)
+    assert 1 <= len(files) <= 2
+    for name in files:
+        assert name in named or Path(name).parent in folders, (name, place)
+
+
 def with_step():
     """The package with the step of the recipes in four of its files."""
     room = copied()
@@ -137,6 +160,7 @@ def with_step():
     )
     before(room / "math" / "kind.py", "@dataclass(frozen=True, kw_only=True)", snippet("setting") + "\n\n")
     before(room / "math" / "kind.py", "    rules: tuple", f"    {field}\n")
+    assert changed(room) == recipe_files("A step")
 
 
 def with_weight():
@@ -151,6 +175,7 @@ def with_weight():
     setting = snippet("weight setting")
     before(room / "math" / "kind.py", "@dataclass(frozen=True, kw_only=True)", setting + "\n\n")
     before(room / "math" / "kind.py", "    rules: tuple", f"    {field}\n")
+    assert changed(room) == recipe_files("A step") - {"math/ops/sharpen.py"}
 
 
 def before(path, line, more):
@@ -449,20 +474,13 @@ def longest(
 LAWS = ("cli/test_help.py", "cli/test_narrow.py", "cli/test_source_kinds.py", "attacks/test_written.py")
 
 
-def recipe_files(name):
-    """The files of the package that the recipe of a verb has written."""
-    recipe = RECIPES.partition("### A verb")[2].partition("\nHelp, ")[0]
-    paths = re.findall(r"^\d\. `attnctl/(\S+)`:", recipe, re.MULTILINE)
-    return {path.replace("NAME", name) for path in paths}
-
-
 def verb():
     """A verb in its three files, held to the laws of the others' tests."""
-    assert recipe_files("longest") == VERB.keys()
     room = copied()
     for path, code in VERB.items():
         (room / path).parent.mkdir(exist_ok=True)
         (room / path).write_text(code.lstrip())
+    assert changed(room) == {path.replace("NAME", "longest") for path in recipe_files("A verb")}
     import attnctl
 
     listed = re.findall(r"^  (\w+) +[A-Z]", shell("--help")[1], re.MULTILINE)
@@ -479,19 +497,197 @@ def verb():
     assert "longest" in dir(attnctl)
     assert str(attnctl.longest(attnctl.load("a.json"))) == "adore has 5 characters"
 
-    tests = [str(ROOT / "tests" / law) for law in LAWS]
+    assert laws_held("longest", *LAWS) > 10, "the laws have taken it up"
+
+
+def laws_held(words, *files):
+    """Run the tests of others, as they are, on the copy; how many of them have these words, and passed."""
+    tests = [str(ROOT / "tests" / name) for name in files]
     shutil.copytree(ROOT / "configs", "configs")
-    of_verb = ["-n", "0", "-p", "no:cacheprovider", "-m", "slow or not slow", "-k", "longest"]
+    chosen = ["-n", "0", "-p", "no:cacheprovider", "-m", "slow or not slow", "-k", words]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *of_verb, *tests],
+        [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *chosen, *tests],
         env=os.environ | {"PYTHONPATH": str(Path.cwd())},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    assert done.stdout.count(".") > 10, "the laws have taken it up"
+    return int(re.search(r"(\d+) passed", done.stdout)[1])
 
+
+MISTAKE = r"""
+    of_weights(
+        "scores-as-distances",
+        "the scores are negated, as if they were distances",
+        "leave the minus sign out",
+        STEP.by(lambda s: wrong.softmax(np.where(np.isneginf(s), s, -s))),
+        why="Of distances the smallest is the best.",
+        example="e = np.exp(-scaled_scores)\nattention_weights = e / e.sum(axis=-1, keepdims=True)",
+    ),
+"""
+
+
+def mistake():
+    """An entry of the catalogue, named by check, told by its page, planted and a mutant."""
+    room = copied()
+    before(room / "mistakes" / "softmax.py", '    of_weights(\n        "nan-where', MISTAKE.lstrip("\n"))
+    hold_to_row(room, "a mistake")
+    import attnctl
+
+    trace = attnctl.run(SENTENCE, heads=2)
+    e = np.exp(-trace["scaled_scores"])
+    np.savez("theirs.npz", **dict(trace) | {"attention_weights": e / e.sum(-1, keepdims=True)})
+    code, report = shell("check", "theirs.npz")
+    assert code == 1
+    assert "the scores are negated, as if they were distances" in " ".join(report.split())
+    assert "Of distances the smallest is the best." in shell("check", "--about", "scores-as-distances")[1]
+    assert "scores-as-distances" in shell("mistakes")[1]
+    assert laws_held("distances", "check/test_check_about.py", "mistakes") >= 2
+
+
+TSV = """
+    Format("tsv", ".tsv", "attnctl.store.tsv:write_tsv", text=True),
+"""
+
+
+def format_of_traces():
+    """A format in which traces are written: by -o, by --format, and in the list of what there is."""
+    room = copied()
+    sample = (ROOT / "samples" / "plugin" / "attnctl_strided" / "tsv.py").read_text()
+    (room / "store" / "tsv.py").write_text(sample[sample.index("def ") : sample.index("TSV = ")])
+    before(room / "formats.py", "    workbook(", TSV.lstrip("\n"))
+    hold_to_row(room, "a format")
+    import attnctl
+
+    assert shell("run", SENTENCE, "-o", "run.tsv") == (0, "")
+    rows = [line.split("\t") for line in Path("run.tsv").read_text().splitlines()]
+    told = [[float(number) for number in row] for name, *row in rows if name == "attention_weights"]
+    assert told == attnctl.run(SENTENCE)["attention_weights"].reshape(6, 6).tolist()
+    assert shell("run", SENTENCE, "--format", "tsv")[1] == Path("run.tsv").read_text()
+    assert ".tsv" in refusal("run", SENTENCE, "-o", "run.xyz")
+
+
+READER = '''
+"""Dumps as lines: the name of an array, and a row of it."""
+
+import numpy as np
+
+from attnctl.store.header import Contents
+
+
+def read_lines(data, place):
+    rows = {}
+    for line in data.decode().splitlines()[1:]:
+        name, *numbers = line.split()
+        rows.setdefault(name, []).append([float(number) for number in numbers])
+    yield Contents(None, {name: np.array(table) for name, table in rows.items()}, place)
+'''
+LINES = """
+    DumpFormat(
+        "lines",
+        (".lines",),
+        lambda head: head.startswith(b"#lines"),
+        "attnctl.store.lines:read_lines",
+        text=True,
+    ),
+"""
+
+
+def format_of_dumps():
+    """A format from which dumps are read: by suffix or by its first bytes, by every verb."""
+    room = copied()
+    (room / "store" / "lines.py").write_text(READER.lstrip())
+    before(room / "store" / "__init__.py", '    DumpFormat("JSON"', LINES.lstrip("\n"))
+    hold_to_row(room, "a format of dumps that is read")
+    import attnctl
+
+    rng = np.random.RandomState(0)
+    arrays = {name: rng.randn(3, 4) for name in "QKV"}
+    rows = [f"{name} {' '.join(map(repr, row))}" for name in arrays for row in arrays[name].tolist()]
+    for name in ("theirs.lines", "theirs"):
+        Path(name).write_text("\n".join(["#lines", *rows]))
+        read = attnctl.load(name)
+        assert all((read[each] == arrays[each]).all() for each in "QKV")
+        assert shell("attend", name, "-o", "run.npz")[0] == 0
+        assert shell("show", name)[0] == 0
+    assert (attnctl.load("run.npz")["head_outputs"] == attnctl.attend(arrays)["head_outputs"]).all()
+
+
+HALF = '''
+"""A dump that is named behind a prefix."""
+
+from attnctl.sources.dump import Dump
+
+
+def of_half(text, beside):
+    return Dump(text.removeprefix("half:"), beside)
+'''
+HALF_KIND = """
+    SourceKind(DUMP, "attnctl.sources.half:of_half", ("half:",), "half:NAME", trial="half:d.json"),
+"""
+
+
+def source():
+    """A kind of source: in help, in messages, and taken by every verb that takes one."""
+    room = copied()
+    (room / "sources" / "half.py").write_text(HALF.lstrip())
+    kinds = room / "sources" / "__init__.py"
+    before(kinds, "    SourceKind(CONFIG, OF_CONFIG, (EXAMPLE,)", HALF_KIND.lstrip("\n"))
+    hold_to_row(room, "a kind of source")
+
+    assert shell("run", SENTENCE, "-o", "a.json") == (0, "")
+    assert shell("show", "half:a.json") == shell("show", "a.json")
+    assert "half:NAME" in " ".join(shell("show", "--help")[1].split())
+    assert "half:NAME" in refusal("show", "nowhere")
+    verbs = "show or explain or check or diff or stats or each_kind_is_tried"
+    assert laws_held(verbs, "cli/test_source_kinds.py") >= 6
+
+
+FAMILY = """
+
+TWIN = derive_stack(LLAMA, settings={"eps": epsilon("twin_eps", 1e-6)})
+"""
+
+
+def family():
+    """A family of models: an entry and its model_type; its keys are read, others refused by name."""
+    room = copied()
+    families = room / "models" / "families"
+    entries = families / "llama.py"
+    entries.write_text(entries.read_text() + FAMILY)
+    before(families / "__init__.py", '    "mistral": ', '    "twin": {"": llama.TWIN},\n')
+    hold_to_row(room, "a family of models")
+
+    plain = ROOT / "tests" / "models" / "checkpoints" / "llama"
+    config = json.loads((plain / "config.json").read_text())
+    shutil.copytree(plain, "twin")
+    eps = config.pop("rms_norm_eps")
+    config |= {"model_type": "twin", "architectures": ["TwinForCausalLM"]}
+    Path("twin", "config.json").write_text(json.dumps(config | {"twin_eps": eps}))
+
+    asked = ("run", "--ids", "3,4,5", "--layer", "1", "--json", "--model")
+    theirs = json.loads(shell(*asked, str(plain))[1])
+    found = json.loads(shell(*asked, "twin")[1])
+    assert found["steps"] == theirs["steps"]
+    assert "twin" in shell("model", "twin")[1]
+    Path("twin", "config.json").write_text(json.dumps(config | {"rms_norm_eps": eps * 2}))
+    assert "rms_norm_eps" in refusal("model", "twin")
+
+
+ADDITIONS = {
+    "rule": rule,
+    "step": step,
+    "weight": weight,
+    "number": number,
+    "verb": verb,
+    "mistake": mistake,
+    "format": format_of_traces,
+    "dumps": format_of_dumps,
+    "source": source,
+    "family": family,
+}
+"""What carries each addition out, by the name that the tests call it."""
 
 if __name__ == "__main__":
-    {"rule": rule, "step": step, "weight": weight, "number": number, "verb": verb}[sys.argv[1]]()
+    ADDITIONS[sys.argv[1]]()

@@ -145,7 +145,8 @@ class Filling:
 
         return make
 
-    def come_to(self, body: Operand) -> Expression:
+    def known_number(self, body: Operand) -> Expression:
+        """What a body comes to at each cell, as one number: its own arithmetic is not shown."""
         made = self.expression(body)
 
         def work_out(at: At) -> Number:
@@ -195,7 +196,7 @@ EXPRESSIONS: dict[str, Callable[..., Expression]] = {
     **{sign: lambda fill, a, b, sign=sign: fill.combine(sign, a, b) for sign in "+-*/"},
     "sum": Filling.add_up,
     "max": Filling.largest,
-    "known": Filling.come_to,
+    "known": Filling.known_number,
     "call": Filling.combine,
     "where": Filling.choose,
 }

@@ -125,7 +125,7 @@ def turned(first: Op, then: Op, *, norm_first: bool) -> Callable[..., Array]:
     return lambda x, *factors: then.apply(first.apply(x), *factors)
 
 
-def plant_without_factors(case: WrongStep) -> Iterator[Plant]:
+def plant_norms_without_weights(case: WrongStep) -> Iterator[Plant]:
     inputs = {name: case.derivation[name].inputs for name in NORMS.right(case)}
     for group in heads_or_once(*inputs):
         for count in range(1, min(len(inputs[name]) for name in group)):
@@ -202,7 +202,7 @@ MODELS = (
         "norm-factor-missing",
         "{} is left out",
         "multiply what is normed by its weight, and add its bias where there is one",
-        plant_without_factors,
+        plant_norms_without_weights,
         why="The norm is written without its weight, which is 1 before training.",
         example="Q_normed = rms(Q)",
     ),

@@ -37,6 +37,8 @@ class SourceKind(NamedTuple):
     name: str = ""
     """As messages offer it; as `help` does where that says more."""
     help: str = ""
+    trial: str = ""
+    """A word of it for the tests, where the sign alone makes none: a prefix wants a name behind it."""
 
 
 FILE = "/"
@@ -55,10 +57,10 @@ OWN_KINDS = (
         DUMP, "attnctl.sources.program:Script", (".py", ".ipynb"), "a program", "a program (.py, .ipynb)"
     ),
     SourceKind(CONFIG, OF_CONFIG, (".yaml", ".yml"), "a config", "a config (.yaml)"),
-    SourceKind(CONFIG, OF_CONFIG, (EXAMPLE,), f"{EXAMPLE}NAME"),
-    SourceKind(DUMP, "attnctl.sources.dump:Last", (LAST,), LAST, "last (the run before)"),
-    SourceKind(DUMP, OF_DUMP, (STANDARD_INPUT,), help="- for stdin"),
-    SourceKind(SENTENCE, "attnctl.sources.sentence:Sentence", ("",), "a sentence"),
+    SourceKind(CONFIG, OF_CONFIG, (EXAMPLE,), f"{EXAMPLE}NAME", trial=f"{EXAMPLE}one-matrix"),
+    SourceKind(DUMP, "attnctl.sources.dump:Last", (LAST,), LAST, "last (the run before)", trial=LAST),
+    SourceKind(DUMP, OF_DUMP, (STANDARD_INPUT,), help="- for stdin", trial=STANDARD_INPUT),
+    SourceKind(SENTENCE, "attnctl.sources.sentence:Sentence", ("",), "a sentence", trial="sun melts snow"),
 )
 *OF_FILES_AND_WORDS, OF_SENTENCES = OWN_KINDS
 KINDS = (*OF_FILES_AND_WORDS, *added("sources", SourceKind, named=False).values(), OF_SENTENCES)

@@ -180,6 +180,7 @@ def test_torchs_own_layer_keeps_the_laws(batch_first):
         assert "With hidden keys moved" in str(report).splitlines()[0]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_the_gradients_of_a_module_are_checked(batch_first):
     torch = pytest.importorskip("torch")

@@ -124,6 +124,7 @@ def test_a_kernel_of_one_size_is_held_in_that_size(fixed, found):
     assert held.conventions == found
 
 
+@pytest.mark.usefixtures("_unexplained")
 def test_a_kernel_of_one_size_that_is_wrong_is_held_to_its_outputs():
     """Weights are read off values with a column for each key: this one takes no 128 columns."""
 
@@ -390,6 +391,7 @@ def test_a_name_is_of_the_backward_pass_where_the_forward_has_none():
         conform(forward, "attention", names=named, backward=True, framework="jax")
 
 
+@pytest.mark.usefixtures("_unexplained")
 @pytest.mark.parametrize(
     "dtype", ["complex128", "object", "bool", "U32", "S8", "M8[s]", [("a", "f8")]], ids=str
 )

@@ -68,8 +68,17 @@ LEFT = {
 }
 
 
+SLOW = {"a bomb"}  # 2 GiB of zeros, written before they are refused
+
+
 @pytest.mark.sample(4)
-@pytest.mark.parametrize("text", LEFT.values(), ids=LEFT)
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(text, id=name, marks=[pytest.mark.slow] if name in SLOW else [])
+        for name, text in LEFT.items()
+    ],
+)
 def test_what_a_program_leaves_is_refused(tmp_path, monkeypatch, call, text):
     monkeypatch.chdir(tmp_path)
     Path("h.py").write_text(INTO + text)

@@ -161,7 +161,6 @@ FORWARD = [
 """Gradients of what is cut into chunks go through the lines of the whole."""
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", FORWARD, ids=lambda kind: kind.__name__)
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())

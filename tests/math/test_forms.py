@@ -43,7 +43,6 @@ def says_what_it_makes(op, inputs, result):
                 assert float(inputs[position][place]) == number.value
 
 
-@pytest.mark.sample(8)
 @pytest.mark.parametrize("kind", COMPUTED, ids=lambda kind: kind.__name__)
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
@@ -102,7 +101,6 @@ def subsets(items):
     return [frozenset(each) for size in sizes for each in combinations(items, size)]
 
 
-@pytest.mark.sample(8)
 @pytest.mark.parametrize("kind", COMPUTED, ids=lambda kind: kind.__name__)
 def test_an_op_says_in_which_of_its_inputs_it_is_linear(kind):
     assert linear_sets(kind) == set(kind.linear)
