@@ -347,7 +347,7 @@ def displace(op: Any, inputs: Sequence[Array], result: Array, unit: float, name:
     start = getattr(op, "start", None)
     if start is None:
         return 0.0
-    if getattr(op, "places", ()):
+    if isinstance(getattr(op, "places", None), tuple) and op.places:
         places = np.array(op.places)
         farthest = places.max()
         after = {"places": tuple(tuple(map(tuple, part)) for part in (places + 1).tolist())}

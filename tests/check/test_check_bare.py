@@ -29,11 +29,15 @@ WEIGHTS = {
         "online-not-rescaled",
         "the outputs of the blocks (of 16) are averaged, whatever each of them sums to",
     ),
-    "causal": (seen(-N, 0), "mask-unasked", "there is a mask that nothing asks for, that of --causal"),
+    "causal": (
+        seen(-N, 0),
+        "mask-unasked",
+        "the scores are masked as --causal would mask them, which was not asked for",
+    ),
     "a window": (
         seen(-2, 1),
         "mask-unasked",
-        "there is a mask that nothing asks for, that of --window 2,1",
+        "the scores are masked as --window 2,1 would mask them, which was not asked for",
     ),
 }
 

@@ -16,7 +16,7 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import one_of
 from attnctl.math import Array
 from attnctl.models.packing import awq, bitsandbytes, compressed, gptq, mlx
-from attnctl.models.packing.matrix import PackedMatrix, Parts, places
+from attnctl.models.packing.matrix import PackedMatrix, PackedParts, places
 from attnctl.store.header import Stored
 
 Entries = Mapping[str, Any]
@@ -26,7 +26,7 @@ class PackedFormat(NamedTuple):
     """How a program packs: the matrices among tensors, and what its config.json may not say."""
 
     name: str
-    matrices: Callable[[Parts, Entries], Iterator[PackedMatrix]]
+    matrices: Callable[[PackedParts, Entries], Iterator[PackedMatrix]]
     refused: Callable[[Entries], Iterator[str]]
 
 
@@ -67,7 +67,7 @@ def packing_of(config: Entries, place: str) -> Packing | None:
 def unpack(tensors: Mapping[str, Stored], packing: Packing, place: str) -> dict[str, Stored]:
     """The tensors, those that are packed put together as matrices that are still in their file."""
     try:
-        matrices = list(packing.format.matrices(Parts(tensors), packing.entries))
+        matrices = list(packing.format.matrices(PackedParts(tensors), packing.entries))
     except AttnError as error:
         raise AttnError(f"{place}: {problem}" for problem in error.problems) from None
     if not matrices:

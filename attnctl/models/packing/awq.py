@@ -14,7 +14,7 @@ from attnctl.math import Array
 from attnctl.models.packing.matrix import (
     WORD,
     PackedMatrix,
-    Parts,
+    PackedParts,
     bits_of,
     ceiling,
     group_size,
@@ -38,7 +38,7 @@ def refused(entries: Mapping[str, Any]) -> Iterator[str]:
         yield "without zeros; those with a zero for each group are read"
 
 
-def matrices(parts: Parts, entries: Mapping[str, Any]) -> Iterator[PackedMatrix]:
+def matrices(parts: PackedParts, entries: Mapping[str, Any]) -> Iterator[PackedMatrix]:
     in_word = WORD // BITS
     size_key = "group_size" if "group_size" in entries else "q_group_size"
     for module in parts.modules("qweight"):

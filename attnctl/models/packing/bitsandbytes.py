@@ -14,7 +14,7 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
-from attnctl.models.packing.matrix import PackedMatrix, Parts, ceiling, read
+from attnctl.models.packing.matrix import PackedMatrix, PackedParts, ceiling, read
 from attnctl.store.header import Stored
 
 STATES = ("quant_state.bitsandbytes__nf4", "quant_state.bitsandbytes__fp4")
@@ -27,7 +27,7 @@ def refused(entries: Mapping[str, Any]) -> Iterator[str]:
         yield "neither load_in_4bit nor load_in_8bit"
 
 
-def matrices(parts: Parts, entries: Mapping[str, Any]) -> Iterator[PackedMatrix]:
+def matrices(parts: PackedParts, entries: Mapping[str, Any]) -> Iterator[PackedMatrix]:
     for state in STATES:
         for name in parts.modules(state):
             yield four_bits(parts, name, state)
@@ -35,7 +35,7 @@ def matrices(parts: Parts, entries: Mapping[str, Any]) -> Iterator[PackedMatrix]
         yield eight_bits(parts, module)
 
 
-def eight_bits(parts: Parts, module: str) -> PackedMatrix:
+def eight_bits(parts: PackedParts, module: str) -> PackedMatrix:
     whole = parts.tensor(f"{module}.weight", 2)
     largest = parts.floats(f"{module}.SCB", (whole.shape[0],))
     names = [f"{module}.weight", f"{module}.SCB"]
@@ -61,7 +61,7 @@ class FourBits(NamedTuple):
     offset: float
 
 
-def four_bits(parts: Parts, name: str, state: str) -> PackedMatrix:
+def four_bits(parts: PackedParts, name: str, state: str) -> PackedMatrix:
     said = read_state(parts, f"{name}.{state}")
     rows, columns = said.shape
     count = rows * columns
@@ -95,7 +95,7 @@ def four_bits(parts: Parts, name: str, state: str) -> PackedMatrix:
     return PackedMatrix(name, names, said.shape, 4, numbers)
 
 
-def read_state(parts: Parts, name: str) -> FourBits:
+def read_state(parts: PackedParts, name: str) -> FourBits:
     """What is said of a matrix, in JSON, as bytes. Raises AttnError for what cannot be."""
     tensor = parts.tensor(name, 1)
     if tensor.shape[0] > LONGEST_STATE:

@@ -16,7 +16,7 @@ from attnctl.math import Array
 from attnctl.models.packing.matrix import (
     WORD,
     PackedMatrix,
-    Parts,
+    PackedParts,
     ceiling,
     read,
     refuse_bits,
@@ -55,7 +55,7 @@ def refused(entries: Mapping[str, Any]) -> Iterator[str]:
         yield f"{bits} bits in a byte each; 8 are read"
 
 
-def matrices(parts: Parts, entries: Mapping[str, Any]) -> Iterator[PackedMatrix]:
+def matrices(parts: PackedParts, entries: Mapping[str, Any]) -> Iterator[PackedMatrix]:
     bits = int(weights_of(entries)[0]["num_bits"])
     if entries["format"] == BYTES:
         for module in parts.modules("weight_scale"):
@@ -65,7 +65,7 @@ def matrices(parts: Parts, entries: Mapping[str, Any]) -> Iterator[PackedMatrix]
         yield packed_of(parts, module, bits)
 
 
-def bytes_of(parts: Parts, module: str) -> PackedMatrix:
+def bytes_of(parts: PackedParts, module: str) -> PackedMatrix:
     whole = parts.tensor(f"{module}.weight", 2)
     scale = GroupScales(parts, module, whole.shape[0], whole.shape[1])
     zero = f"{module}.weight_zero_point"
@@ -83,7 +83,7 @@ def bytes_of(parts: Parts, module: str) -> PackedMatrix:
     return PackedMatrix(f"{module}.weight", tuple(names), whole.shape, 8, numbers)
 
 
-def packed_of(parts: Parts, module: str, bits: int) -> PackedMatrix:
+def packed_of(parts: PackedParts, module: str, bits: int) -> PackedMatrix:
     in_word = WORD // bits
     half = 1 << (bits - 1)
     words = parts.words(f"{module}.weight_packed")
@@ -110,7 +110,7 @@ def packed_of(parts: Parts, module: str, bits: int) -> PackedMatrix:
     return PackedMatrix(f"{module}.weight", tuple(names), (rows, columns), bits, numbers)
 
 
-def packed_zeros(parts: Parts, module: str, scale: GroupScales, in_word: int) -> Stored | None:
+def packed_zeros(parts: PackedParts, module: str, scale: GroupScales, in_word: int) -> Stored | None:
     """The zeros of groups, whose rows are packed; None where all are 0."""
     name = f"{module}.weight_zero_point"
     if not parts.has(name):
@@ -122,7 +122,7 @@ def packed_zeros(parts: Parts, module: str, scale: GroupScales, in_word: int) ->
 class GroupScales:
     """The scales of a matrix: of groups of columns beside each other, or as a list of columns says."""
 
-    def __init__(self, parts: Parts, module: str, rows: int, columns: int) -> None:
+    def __init__(self, parts: PackedParts, module: str, rows: int, columns: int) -> None:
         name = f"{module}.weight_scale"
         found = parts.tensors.get(name)
         groups = found.shape[1] if found is not None and len(found.shape) == 2 else 1

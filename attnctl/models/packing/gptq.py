@@ -15,7 +15,7 @@ from attnctl.math import Array
 from attnctl.models.packing.matrix import (
     WORD,
     PackedMatrix,
-    Parts,
+    PackedParts,
     bits_of,
     ceiling,
     group_size,
@@ -36,7 +36,7 @@ def refused(entries: Mapping[str, Any]) -> Iterator[str]:
         yield f"checkpoint_format {form}; gptq and gptq_v2 are read"
 
 
-def matrices(parts: Parts, entries: Mapping[str, Any]) -> Iterator[PackedMatrix]:
+def matrices(parts: PackedParts, entries: Mapping[str, Any]) -> Iterator[PackedMatrix]:
     bits = bits_of(entries)
     less = int(entries.get("checkpoint_format") in ONE_LESS)
     in_word = WORD // bits
@@ -71,7 +71,7 @@ def matrices(parts: Parts, entries: Mapping[str, Any]) -> Iterator[PackedMatrix]
         yield PackedMatrix(f"{module}.weight", tuple(names), (columns, rows), bits, numbers)
 
 
-def given_groups(parts: Parts, name: str, rows: int, groups: int) -> Array:
+def given_groups(parts: PackedParts, name: str, rows: int, groups: int) -> Array:
     """The group of each row, where they are not in order. Raises AttnError for one that there is not."""
     found = read(parts.of_shape(name, (rows,)))
     if found.size and (found.min() < 0 or found.max() >= groups):

@@ -31,7 +31,7 @@ class PackedMatrix(NamedTuple):
     """From the numbers of rows and of columns to what stands there, in float32."""
 
 
-class Parts:
+class PackedParts:
     """The tensors of a checkpoint, as the parts of matrices."""
 
     def __init__(self, tensors: Mapping[str, Stored]) -> None:

@@ -11,7 +11,7 @@ from attnctl.math import Array
 from attnctl.models.packing.matrix import (
     WORD,
     PackedMatrix,
-    Parts,
+    PackedParts,
     bits_of,
     ceiling,
     group_size,
@@ -28,7 +28,7 @@ def refused(entries: Mapping[str, Any]) -> Iterator[str]:
         yield f"mode {mode}; affine is read"
 
 
-def matrices(parts: Parts, entries: Mapping[str, Any]) -> Iterator[PackedMatrix]:
+def matrices(parts: PackedParts, entries: Mapping[str, Any]) -> Iterator[PackedMatrix]:
     for module in parts.modules("scales"):
         own = entries.get(module)  # a module may say its own
         said = {**entries, **own} if isinstance(own, Mapping) else entries

@@ -302,9 +302,10 @@ class StepReader:
     def reads_states(self, attention: Attention) -> bool:
         """True if a network's state asks others, as Luong's does: K is V itself or a projection of it."""
         of_q, of_k, of_v = (attention.origins[name][0] for name in "QKV")
+        arrays = attention.arrays
         is_read_as_it_is = all(origin.projection is None for origin in (of_q, of_k, of_v))
-        if is_read_as_it_is and is_same(attention.arrays["K"], attention.arrays["V"]):
-            return True  # what a sentence holds is asked, and answers: nothing says that it is to be scaled
+        if is_read_as_it_is and is_same(arrays["K"], arrays["V"]) and not is_same(arrays["Q"], arrays["K"]):
+            return True  # states are asked by others, and answer
         if of_q.projection is not None or of_v.projection is not None or of_q.last == of_v.last:
             return False
         if not any(self.graph.op(origin.path[-1]) in BENT for origin in (of_q, of_v)):

@@ -26,7 +26,7 @@ FARTHEST = 40
 """Arrays that are looked at on the way to where angles were laid out."""
 
 
-class Shown(NamedTuple):
+class ShownMistake(NamedTuple):
     """A mistake, and where it is made, where that is not where its numbers come out."""
 
     mistake: str
@@ -50,7 +50,7 @@ class Accused(NamedTuple):
         return self.finding.step
 
 
-def shown_mistake(accused: Accused) -> Shown | None:
+def shown_mistake(accused: Accused) -> ShownMistake | None:
     """The first of these mistakes that a program shows, where the catalogue has none that fits."""
     if accused.finding.mistake is not None:
         return None
@@ -64,7 +64,7 @@ def shown_mistake(accused: Accused) -> Shown | None:
 # --- rows that are one array ---
 
 
-def one_row_again(accused: Accused) -> Shown | None:
+def one_row_again(accused: Accused) -> ShownMistake | None:
     """K or V put together of one array alone, which each token wrote its own row into."""
     graph = accused.graph
     event = accused.event
@@ -75,7 +75,9 @@ def one_row_again(accused: Accused) -> Shown | None:
     if len(rows) < 2 or not (rows == rows[:1]).all():
         return None
     words = f"each row of {accused.step} is the last one: one and the same array was put there each time"
-    return Shown("one-row-again", words, "append a copy of it, row.copy()", site=appended_at(graph, event))
+    return ShownMistake(
+        "one-row-again", words, "append a copy of it, row.copy()", site=appended_at(graph, event)
+    )
 
 
 def appended_at(graph: Graph, event: int) -> int | None:
@@ -91,17 +93,17 @@ def appended_at(graph: Graph, event: int) -> int | None:
 # --- masks ---
 
 
-def inverted_mask(accused: Accused) -> Shown | None:
+def inverted_mask(accused: Accused) -> ShownMistake | None:
     if not accused.steps.is_mask_inverted or accused.step not in {MASKED, WEIGHTS}:
         return None
     words = "the mask is inverted, so that what should be hidden is seen"
-    return Shown("mask-inverted", words, "hide what fills a sequence up, and show its words")
+    return ShownMistake("mask-inverted", words, "hide what fills a sequence up, and show its words")
 
 
 # --- whole numbers ---
 
 
-def cut_off(accused: Accused) -> Shown | None:
+def cut_off(accused: Accused) -> ShownMistake | None:
     """An output that was written into an array of whole numbers."""
     graph = accused.graph
     value = graph.value(accused.event)
@@ -112,13 +114,13 @@ def cut_off(accused: Accused) -> Shown | None:
         made = graph.parents(made)[0]
     words = f"it is written into whole numbers ({value.dtype}), so that what follows the point is cut off"
     fix = "fill an array of floating-point numbers: np.zeros(shape)"
-    return Shown("written-into-integers", words, fix, event=made)
+    return ShownMistake("written-into-integers", words, fix, event=made)
 
 
 # --- a sum that goes on ---
 
 
-def sum_goes_on(accused: Accused) -> Shown | None:
+def sum_goes_on(accused: Accused) -> ShownMistake | None:
     """Weights that are divided by the sums of all queries until theirs, as nothing set the sum to 0."""
     if accused.step != WEIGHTS:
         return None
@@ -137,7 +139,7 @@ def sum_goes_on(accused: Accused) -> Shown | None:
         if other.what == "in place +" and other.target in words:
             site = number
     words_of_it = "the sum that weights are divided by goes on from query to query"
-    return Shown("sum-goes-on", words_of_it, "begin each query's sum with 0", site=site)
+    return ShownMistake("sum-goes-on", words_of_it, "begin each query's sum with 0", site=site)
 
 
 def shares_of_rows(found: Array, expected: Array) -> Array | None:
@@ -160,7 +162,7 @@ def shares_that_go_on(steps: Steps) -> Iterator[Array]:
 # --- angles ---
 
 
-def mixed_angles(accused: Accused) -> Shown | None:
+def mixed_angles(accused: Accused) -> ShownMistake | None:
     """Angles laid out for pairs side by side, of columns that are turned with those half a head apart."""
     name = accused.step.partition("_")[0]
     turn = accused.steps.turns.get(name)
@@ -170,7 +172,7 @@ def mixed_angles(accused: Accused) -> Shown | None:
     after = accused.steps.arrays[accused.step].astype(float)
     for halves, words, fix in ANGLES:
         if is_near(turned_by_mixed(before, halves_are_turned=halves), after):
-            return Shown(
+            return ShownMistake(
                 "rotary-angles-mixed", words, fix, event=where_doubled(accused.graph, accused.event)
             )
     return None
@@ -215,7 +217,7 @@ def where_doubled(graph: Graph, event: int) -> int | None:
     return None
 
 
-LOOKS: tuple[Callable[[Accused], Shown | None], ...] = (
+LOOKS: tuple[Callable[[Accused], ShownMistake | None], ...] = (
     one_row_again,
     inverted_mask,
     cut_off,
