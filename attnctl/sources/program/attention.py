@@ -183,9 +183,7 @@ class AttentionFinder:
             attention = self.attention_at(n)
             if attention is not None:
                 found.append(attention)
-        if not found:
-            found = self.made_at_once()
-        return found
+        return found or self.made_at_once()
 
     def made_at_once(self) -> list[Attention]:
         """Where there is no other: rows of output that loops made of single numbers."""

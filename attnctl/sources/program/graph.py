@@ -182,10 +182,10 @@ class Graph:
         return [child for child in self.children[n] if self.has_value(child)]
 
     @cached_property
-    def superseded(self) -> set[int]:
-        """What loops changed further: lists that grew, arrays that were filled in."""
+    def superseded(self) -> dict[int, int]:
+        """What loops changed further, and when: lists that grew, arrays that were filled in."""
         return {
-            event.parents[0]
+            event.parents[0]: number
             for number, event in self.events.items()
             if event.function == "in place" and event.parents and self.is_opaque(number)
         }
@@ -534,11 +534,14 @@ class Graph:
         """The matrices and vectors from which a loop may have read number by number, the latest first."""
         kept: dict[int, dict[int, Array]] = {1: {}, 2: {}}
         is_matrix = self.value(n).ndim == 2
-        left_out = {n, *self.superseded, *self.made}
+        before = {m for m, changed_at in self.superseded.items() if changed_at < n}
+        left_out = {n, *before, *self.made}
         for m in (*self.parents(n)[::-1], *reversed(self.events)):
             if m in left_out or m >= n + LATER or not self.has_value(m) or not self.is_float(m):
                 continue
             value = self.value(m)
+            if value.ndim == 2 and len(value) == 1:
+                continue  # a row in a list
             alike = kept.get(value.ndim, {})
             if value.ndim not in kept or (value.ndim == 1 and is_matrix) or len(alike) == POOL_OF_LOOPS:
                 continue
