@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.sources.program.called import is_k, is_q
 from attnctl.sources.program.graph import GATHERED, SOFT, Graph, Product
 from attnctl.sources.program.origin import Origin, Origins
 from attnctl.sources.program.record import Event
@@ -34,20 +35,6 @@ DEEPEST = 80
 
 MOST_TRIED_AT_ONCE = 4
 """Rows of one expression that are sought among outputs: where these are none, the others are none."""
-
-IS_Q = re.compile(
-    r"(x|w|our|self)?_*w?_*(qs?|qh|qq|q[_.0-9].*|quer.*|anfrag\w*|requete\w*|consult\w*|.*_(q|quer.*))_?[0-9h]?",
-    re.IGNORECASE,
-)
-IS_K = re.compile(
-    r"(x|w|our|self)?_*w?_*(ks?|kh|kk|k[_.0-9].*|keys?.*|schl\w*|cles?|clav\w*|llav\w*|.*_(k|keys?))_?[0-9h]?",
-    re.IGNORECASE,
-)
-IS_V = re.compile(
-    r"(x|w|our|self)?_*w?_*(vs?|vh|vv|v[_.0-9].*|val.*|wert\w*|.*_(v|val.*))_?[0-9h]?", re.IGNORECASE
-)
-IS_SIZE = re.compile(r"(d|n|dim|num|len|head|size)_?.*", re.IGNORECASE)
-NAMES_OF = {"Q": IS_Q, "K": IS_K, "V": IS_V}
 
 BESIDE_SINK = (slice(None, -1), slice(1, None))
 """The columns of keys beside that of a sink, which is the last one as a rule."""
@@ -714,22 +701,3 @@ def sides_of(first: Product) -> ScoreSides:
     columns = [axis for axis in first.axes if axis in own_right][-1:] or ["one query"]
     groups = [axis for axis in (*own_left, *own_right) if axis not in {*rows, *columns}]
     return ScoreSides(rows[0], columns[0], groups[0] if groups else None)
-
-
-def is_q(word: str) -> bool:
-    if not IS_Q.fullmatch(word):
-        return False
-    return not IS_SIZE.fullmatch(word)
-
-
-def is_k(word: str) -> bool:
-    if not IS_K.fullmatch(word):
-        return False
-    return not IS_SIZE.fullmatch(word)
-
-
-def is_called(name: str, word: str) -> bool:
-    """True if a word of the program means Q, K or V."""
-    if not NAMES_OF[name].fullmatch(word):
-        return False
-    return not IS_SIZE.fullmatch(word)

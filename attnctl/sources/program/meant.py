@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
-from attnctl.sources.program.attention import Attention, is_called
+from attnctl.sources.program.attention import Attention
+from attnctl.sources.program.called import is_called
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.named import Steps
 from attnctl.sources.program.origin import Origins, Projection

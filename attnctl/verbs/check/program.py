@@ -11,7 +11,6 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,10 +27,11 @@ from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.handed import Handing
 from attnctl.sources.program.named import Steps
 from attnctl.sources.program.place import Expression, call_of, line_of, path_of, place_of, point_at
-from attnctl.sources.program.relations import HIDDEN, Array, is_near, is_same, softmax
+from attnctl.sources.program.relations import Array, is_near, is_same, softmax
 from attnctl.sources.program.visibility import triangle_of
 from attnctl.verbs.check.report import Finding, ProgramListing, Report, StepPlace, Unjudged
-from attnctl.verbs.check.shown import PUT_TOGETHER, Accused, shown_mistake
+from attnctl.verbs.check.shown import Accused, shown_mistake
+from attnctl.verbs.check.truth import Truth
 
 Check = Callable[[Mapping[str, Array], Settings], Report]
 MakeSettings = Callable[[Given], Settings]
@@ -39,7 +39,6 @@ MakeSettings = Callable[[Given], Settings]
 ENDS = (OUTPUT, CONCAT, HEAD_OUTPUTS)
 """What comes out, the last first: one of these decides."""
 
-LATER = (WEIGHTS, HEAD_OUTPUTS, CONCAT, OUTPUT)
 OF_OUTPUT = {OUTPUT, "W_O", "b_O"}
 OF_INPUT = {X, "memory", "embeddings", *(f"{kind}_{name}" for kind in "Wb" for name in "QKV")}
 
@@ -213,7 +212,7 @@ class ProgramJudge:
 
     def accuse(self, steps: Steps, report: Report, finding: Finding) -> Accusation:
         suspect = self.suspect(steps, finding.step, finding.mistake)
-        event = Truth(self, steps, report, finding.step).move_on(finding.step, suspect)
+        event = Truth(self.graph, steps, report, finding.step).move_on(finding.step, suspect)
         made = None
         if steps.triangle is not None and finding.step in {MASKED, WEIGHTS}:
             made = (steps.triangle, "the mask was made at")
@@ -472,146 +471,6 @@ def first_argument(node: ast.expr) -> ast.expr | None:
         case ast.BinOp(left=left):
             return left
     return None
-
-
-class Truth:
-    """What each step should be, from what the attention was given."""
-
-    def __init__(self, judge: ProgramJudge, steps: Steps, report: Report, step: str) -> None:
-        self.graph = judge.graph
-        self.steps = steps
-        walk = report.walk
-        self.values: dict[str, Array] = {}
-        for name, known in walk.values.items():
-            value = getattr(known, "value", None)
-            if isinstance(value, np.ndarray):
-                self.values[name] = value
-        for name in dict.fromkeys((step, *LATER)):
-            known = walk.expect(name) if name in walk.derivation else None
-            if known is not None:
-                self.values[name] = known.value
-
-    def move_on(self, step: str, suspect: int) -> int:
-        """The first event of a step from the suspect on that is wrong."""
-        events = self.steps.events.get(step, [])
-        if suspect not in events or not self.is_right(suspect):
-            return self.wrong_piece(step, suspect)
-        for event in events[events.index(suspect) :]:
-            if not self.is_right(event):
-                return self.wrong_piece(step, event)
-        return suspect
-
-    def wrong_piece(self, step: str, event: int) -> int:
-        """Of rows that were put together, as those of a cache, the piece that is wrong; else all of it."""
-        known = self.values.get(step)
-        if known is None:
-            return event
-        if self.graph.op(event) not in PUT_TOGETHER:
-            return self.wrong_write(known, event)
-        pieces = self.graph.parents(event)
-        rows = 0
-        wrong = []
-        for piece in pieces:
-            value = self.graph.value(piece)
-            count = value.size * known.shape[-2] // known.size
-            part = known[..., rows : rows + count, :]
-            rows += count
-            if part.size != value.size or not is_laid_out(value, part):
-                wrong.append(piece)
-        return wrong[0] if len(wrong) == 1 and rows == known.shape[-2] else event
-
-    def wrong_write(self, known: Array, event: int) -> int:
-        """Of statements that filled an array in, part by part, the first that wrote something wrong."""
-        graph = self.graph
-        first = event
-        n = event
-        while graph.op(n) == "in place" and graph.parents(n):
-            value = graph.value(n)
-            before = graph.value(graph.parents(n)[0])
-            if before.shape != value.shape or [*known.shape[-value.ndim :]] != [*value.shape]:
-                break
-            if known.size != value.size:
-                break
-            written = value != before
-            if not np.allclose(value[written], known.reshape(value.shape)[written], rtol=1e-3, atol=1e-5):
-                first = n
-            n = graph.parents(n)[0]
-        return first
-
-    def is_right(self, n: int) -> bool:
-        """True if an array is a step as it should be, in a layout that a step has."""
-        value = self.graph.value(n)
-        if MASKED in self.values and hides_as(value, self.values[MASKED]):
-            return True
-        candidates = [*self.values.values(), *self.steps.given.values()]
-        return any(array.size == value.size and is_laid_out(value, array) for array in candidates)
-
-
-def is_laid_out(value: Array, array: Array) -> bool:
-    """True if an array holds these numbers with its axes moved, or merged with the next."""
-    shape = [size for size in value.shape if size > 1]
-    for order in permutations(range(array.ndim)):
-        moved = array.transpose(order)
-        if merges([size for size in moved.shape if size > 1], shape):
-            back = value.reshape(moved.shape).transpose(np.argsort(order))
-            if is_alike(back, array):
-                return True
-    return False
-
-
-def merges(sizes: Sequence[int], into: Sequence[int]) -> bool:
-    """True if sizes become others by merging neighbours."""
-    if not sizes or not into:
-        return not sizes and not into
-    size = 1
-    for number, one in enumerate(sizes):
-        size *= one
-        if size == into[0] and merges(sizes[number + 1 :], into[1:]):
-            return True
-    return False
-
-
-def is_alike(value: Array, step: Array) -> bool:
-    """True if it is a step; or scores less a number of each row, or exp of these."""
-    if value.dtype.kind not in "fiub" or step.dtype.kind not in "fiub":
-        return False
-    if np.allclose(value, step, rtol=1e-3, atol=1e-5):
-        return True
-    with np.errstate(all="ignore"):
-        as_scores = value.astype(float)
-        for scores in (as_scores, np.log(as_scores)):
-            if is_shifted(scores, step):
-                return True
-    return False
-
-
-def is_shifted(scores: Array, step: Array) -> bool:
-    """True if each row differs from that of a step by one number, but for what is hidden in both."""
-    hidden = scores < HIDDEN
-    meant = step < HIDDEN
-    if not (hidden == meant).all() or np.isnan(scores[~hidden]).any() or step.shape[-1] <= 2:
-        return False
-    off = np.where(hidden, np.nan, scores - step)
-    first = np.nanmax(np.where(np.isnan(off), -np.inf, off), axis=-1, keepdims=True)
-    return bool(np.isfinite(first).all() and np.nanmax(np.abs(off - first), initial=0.0) < 1e-4)
-
-
-def hides_as(value: Array, scores: Array) -> bool:
-    """True for 0 and 1, or 0 and what stands for −∞, where the scores are hidden that were to be hidden."""
-    hidden = scores < HIDDEN
-    zeros = value == 0
-    if value.ndim < 2 or not (zeros | (value == 1) | (value < HIDDEN)).all():
-        return False
-    if value.shape[-2:] != hidden.shape[-2:]:
-        return False
-    shape = value.shape[-hidden.ndim :]
-    if any(a not in (1, b) for a, b in zip(shape[::-1], hidden.shape[::-1], strict=False)):
-        return False
-    if value.size != np.prod(shape):
-        return False
-    return any(
-        (np.broadcast_to(each.reshape(shape), hidden.shape) == hidden).all() for each in (zeros, ~zeros)
-    )
 
 
 def weight_of(step: str) -> str:
