@@ -305,6 +305,6 @@ def require_gif() -> Any:
         from PIL import Image
     except ImportError:
         raise AttnError(
-            "a GIF needs Pillow; pip install 'attnctl[images]', or write .svg, which needs nothing"
+            "a GIF needs Pillow; pip install 'attnctl[gif]', or write .svg, which needs nothing"
         ) from None
     return Image
