@@ -413,7 +413,7 @@ def mask_unasked(world, words):
 def crossed(world, words):
     """V with W_K is projected; queries with W_K and keys with W_Q."""
     ways = []
-    pairs = re.findall(r"([QKV]) with W_([QKV])", words)
+    pairs = re.findall(r"([QKV])(?: is projected)? with W_([QKV])", words)
     weights = {f"W_{name}": world.recorded[f"W_{other}"] for name, other in pairs}
     biases = {
         f"b_{name}": world.recorded[f"b_{other}"] for name, other in pairs if f"b_{other}" in world.recorded

@@ -124,7 +124,7 @@ WRONG = (
     Wrong("wrong_masks:cache_offset_off_by_one", "cache", "causal-offset"),
     Wrong("wrong_masks:cache_appended_in_front", "cache"),
     Wrong("wrong_masks:cache_ignored", "cache", "keys-dropped"),
-    Wrong("wrong_masks:cache_of_values_in_front", "cache", "values-shifted"),
+    Wrong("wrong_masks:cache_of_values_in_front", "cache", "cache-written-wrong"),
     # a block at a time
     Wrong("wrong_blocks:sum_not_rescaled", "attention", "online-not-rescaled"),
     Wrong("wrong_blocks:output_not_rescaled", "attention", "online-not-rescaled"),

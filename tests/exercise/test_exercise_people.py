@@ -70,4 +70,4 @@ def test_a_teacher_has_thirty(place):
     assert [row["scores"] for row in sorted(rows, key=lambda row: int(row["name"].split()[1]))][:4] == [
         "right", "wrong", "wrong", "not filled in",
     ]  # fmt: skip
-    assert (folder / "grades.html").read_text().count("<td>wrong: query-key-swapped</td>") == 3
+    assert (folder / "grades.html").read_text().count("✗ wrong: query-key-swapped") == 3
