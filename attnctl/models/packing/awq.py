@@ -19,6 +19,7 @@ from attnctl.models.packing.matrix import (
     ceiling,
     group_size,
     read,
+    scale_rows,
     unpack_columns,
 )
 
@@ -39,30 +40,24 @@ def refused(entries: Mapping[str, Any]) -> Iterator[str]:
 
 
 def matrices(parts: PackedParts, entries: Mapping[str, Any]) -> Iterator[PackedMatrix]:
-    in_word = WORD // BITS
-    size_key = "group_size" if "group_size" in entries else "q_group_size"
     for module in parts.modules("qweight"):
-        words = parts.words(f"{module}.qweight")
-        rows = words.shape[0]
-        columns = words.shape[1] * in_word
-        size = group_size(entries, rows, size_key)
-        groups = ceiling(rows, size)
-        scales = parts.floats(f"{module}.scales", (groups, columns))
-        zeros = parts.words(f"{module}.qzeros", (groups, words.shape[1]))
-        names = tuple(f"{module}.{part}" for part in ("qweight", "scales", "qzeros"))
+        yield matrix_of(parts, entries, module)
 
-        def numbers(
-            outs: Array,
-            ins: Array,
-            words: Any = words,
-            scales: Any = scales,
-            zeros: Any = zeros,
-            size: int = size,
-        ) -> Array:
-            group = ins // size
-            q = unpack_columns(read(words), ins, outs, BITS, ORDER).astype(np.float32)
-            zero = unpack_columns(read(zeros), group, outs, BITS, ORDER).astype(np.float32)
-            scale = read(scales, (group[:, None], outs[None])).astype(np.float32)
-            return np.ascontiguousarray((scale * (q - zero)).T)
 
-        yield PackedMatrix(f"{module}.weight", names, (columns, rows), BITS, numbers)
+def matrix_of(parts: PackedParts, entries: Mapping[str, Any], module: str) -> PackedMatrix:
+    words = parts.words(f"{module}.qweight")
+    rows = words.shape[0]
+    columns = words.shape[1] * (WORD // BITS)
+    size = group_size(entries, rows, "group_size" if "group_size" in entries else "q_group_size")
+    groups = ceiling(rows, size)
+    scales = parts.floats(f"{module}.scales", (groups, columns))
+    zeros = parts.words(f"{module}.qzeros", (groups, words.shape[1]))
+    names = tuple(f"{module}.{part}" for part in ("qweight", "scales", "qzeros"))
+
+    def numbers(outs: Array, ins: Array) -> Array:
+        group = ins // size
+        q = unpack_columns(read(words), ins, outs, BITS, ORDER)
+        zero = unpack_columns(read(zeros), group, outs, BITS, ORDER)
+        return scale_rows(scales, group, outs, q=q, zero=zero)
+
+    return PackedMatrix(f"{module}.weight", names, (columns, rows), BITS, numbers)

@@ -18,6 +18,7 @@ from attnctl.models.packing.matrix import (
     PackedMatrix,
     PackedParts,
     ceiling,
+    listed_groups,
     read,
     refuse_bits,
     unpack_columns,
@@ -134,10 +135,7 @@ class GroupScales:
 
         listed = f"{module}.weight_g_idx"
         if parts.has(listed):
-            given = read(parts.of_shape(listed, (columns,)))
-            if given.min() < 0 or given.max() >= groups:
-                raise AttnError(f"{listed}: groups from {given.min()} to {given.max()}; there are {groups}")
-            self.group_of_column = np.asarray(given)
+            self.group_of_column = listed_groups(parts, listed, columns, groups)
 
     def at(self, rows: Array, columns: Array) -> tuple[Array, Array]:
         """Where the scales of some rows and columns stand."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.models.packing.matrix import (
     WORD,
@@ -19,8 +18,10 @@ from attnctl.models.packing.matrix import (
     bits_of,
     ceiling,
     group_size,
+    listed_groups,
     read,
     refuse_bits,
+    scale_rows,
     unpack_columns,
     unpack_rows,
 )
@@ -37,43 +38,32 @@ def refused(entries: Mapping[str, Any]) -> Iterator[str]:
 
 
 def matrices(parts: PackedParts, entries: Mapping[str, Any]) -> Iterator[PackedMatrix]:
+    for module in parts.modules("qweight"):
+        yield matrix_of(parts, entries, module)
+
+
+def matrix_of(parts: PackedParts, entries: Mapping[str, Any], module: str) -> PackedMatrix:
     bits = bits_of(entries)
     less = int(entries.get("checkpoint_format") in ONE_LESS)
     in_word = WORD // bits
-    for module in parts.modules("qweight"):
-        words = parts.words(f"{module}.qweight")
-        rows = words.shape[0] * in_word
-        columns = words.shape[1]
-        size = group_size(entries, rows)
-        groups = ceiling(rows, size)
-        scales = parts.floats(f"{module}.scales", (groups, columns))
-        zeros = parts.words(f"{module}.qzeros", (groups, ceiling(columns, in_word)))
-        names = [f"{module}.{part}" for part in ("qweight", "scales", "qzeros")]
-        group_of_row = np.arange(rows) // size
-        if parts.has(f"{module}.g_idx"):
-            names.append(f"{module}.g_idx")
-            group_of_row = given_groups(parts, f"{module}.g_idx", rows, groups)
+    words = parts.words(f"{module}.qweight")
+    rows = words.shape[0] * in_word
+    columns = words.shape[1]
+    size = group_size(entries, rows)
+    groups = ceiling(rows, size)
+    scales = parts.floats(f"{module}.scales", (groups, columns))
+    zeros = parts.words(f"{module}.qzeros", (groups, ceiling(columns, in_word)))
 
-        def numbers(
-            outs: Array,
-            ins: Array,
-            words: Any = words,
-            scales: Any = scales,
-            zeros: Any = zeros,
-            group_of_row: Array = group_of_row,
-        ) -> Array:
-            group = group_of_row[ins]
-            q = unpack_rows(read(words), ins, outs, bits).astype(np.float32)
-            zero = unpack_columns(read(zeros), group, outs, bits).astype(np.float32) + less
-            scale = read(scales, (group[:, None], outs[None])).astype(np.float32)
-            return np.ascontiguousarray((scale * (q - zero)).T)
+    names = [f"{module}.{part}" for part in ("qweight", "scales", "qzeros")]
+    group_of_row = np.arange(rows) // size
+    if parts.has(f"{module}.g_idx"):
+        names.append(f"{module}.g_idx")
+        group_of_row = listed_groups(parts, f"{module}.g_idx", rows, groups)
 
-        yield PackedMatrix(f"{module}.weight", tuple(names), (columns, rows), bits, numbers)
+    def numbers(outs: Array, ins: Array) -> Array:
+        group = group_of_row[ins]
+        q = unpack_rows(read(words), ins, outs, bits)
+        zero = unpack_columns(read(zeros), group, outs, bits) + less
+        return scale_rows(scales, group, outs, q=q, zero=zero)
 
-
-def given_groups(parts: PackedParts, name: str, rows: int, groups: int) -> Array:
-    """The group of each row, where they are not in order. Raises AttnError for one that there is not."""
-    found = read(parts.of_shape(name, (rows,)))
-    if found.size and (found.min() < 0 or found.max() >= groups):
-        raise AttnError(f"{name}: groups from {found.min()} to {found.max()}; there are {groups}")
-    return np.asarray(found)
+    return PackedMatrix(f"{module}.weight", tuple(names), (columns, rows), bits, numbers)

@@ -111,6 +111,24 @@ def ceiling(count: int, size: int) -> int:
     return -(-count // size)
 
 
+def listed_groups(parts: PackedParts, name: str, count: int, groups: int) -> Array:
+    """The group of each of so many rows, or columns, where they are not in order.
+
+    Raises AttnError for one that there is not.
+    """
+    found = read(parts.of_shape(name, (count,)))
+    if found.size and (found.min() < 0 or found.max() >= groups):
+        raise AttnError(f"{name}: groups from {found.min()} to {found.max()}; there are {groups}")
+    return np.asarray(found)
+
+
+def scale_rows(scales: Stored, group: Array, outs: Array, q: Array, zero: Array) -> Array:
+    """scale · (q − zero), as (out, in), of rows (in, out) of which each has the scales of its group."""
+    scale = read(scales, (group[:, None], outs[None])).astype(np.float32)
+    above_zero = q.astype(np.float32) - zero.astype(np.float32)
+    return np.ascontiguousarray((scale * above_zero).T)
+
+
 def places(shape: Shape, part: Any) -> tuple[Array, Array]:
     """The numbers of the rows and of the columns of a matrix that an index takes."""
     rows, columns = (np.arange(size) for size in shape)

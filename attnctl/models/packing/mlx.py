@@ -31,28 +31,23 @@ def refused(entries: Mapping[str, Any]) -> Iterator[str]:
 def matrices(parts: PackedParts, entries: Mapping[str, Any]) -> Iterator[PackedMatrix]:
     for module in parts.modules("scales"):
         own = entries.get(module)  # a module may say its own
-        said = {**entries, **own} if isinstance(own, Mapping) else entries
-        bits = bits_of(said)
-        words = parts.words(f"{module}.weight")
-        rows = words.shape[0]
-        columns = words.shape[1] * WORD // bits
-        size = group_size(said, columns)
-        groups = (rows, ceiling(columns, size))
-        scales = parts.floats(f"{module}.scales", groups)
-        biases = parts.floats(f"{module}.biases", groups)
-        names = tuple(f"{module}.{part}" for part in ("weight", "scales", "biases"))
+        yield matrix_of(parts, {**entries, **own} if isinstance(own, Mapping) else entries, module)
 
-        def numbers(
-            outs: Array,
-            ins: Array,
-            words: Any = words,
-            scales: Any = scales,
-            biases: Any = biases,
-            size: int = size,
-            bits: int = bits,
-        ) -> Array:
-            q = unpack_columns(read(words), outs, ins, bits).astype(np.float32)
-            at = (outs[:, None], ins[None] // size)
-            return read(scales, at).astype(np.float32) * q + read(biases, at).astype(np.float32)
 
-        yield PackedMatrix(f"{module}.weight", names, (rows, columns), bits, numbers)
+def matrix_of(parts: PackedParts, entries: Mapping[str, Any], module: str) -> PackedMatrix:
+    bits = bits_of(entries)
+    words = parts.words(f"{module}.weight")
+    rows = words.shape[0]
+    columns = words.shape[1] * WORD // bits
+    size = group_size(entries, columns)
+    groups = (rows, ceiling(columns, size))
+    scales = parts.floats(f"{module}.scales", groups)
+    biases = parts.floats(f"{module}.biases", groups)
+    names = tuple(f"{module}.{part}" for part in ("weight", "scales", "biases"))
+
+    def numbers(outs: Array, ins: Array) -> Array:
+        q = unpack_columns(read(words), outs, ins, bits).astype(np.float32)
+        at = (outs[:, None], ins[None] // size)
+        return read(scales, at).astype(np.float32) * q + read(biases, at).astype(np.float32)
+
+    return PackedMatrix(f"{module}.weight", names, (rows, columns), bits, numbers)
