@@ -13,6 +13,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
+from attnctl.math.ops.scores import Softmax
 from attnctl.verbs.conform.held import MOST_NUMBERS, Cause, compute_steps, read_weights
 from attnctl.verbs.conform.stored import EIGHT_BITS, precision_in
 from attnctl.verbs.conform.suite import CaseResult, Suite
@@ -121,12 +122,6 @@ def elu_plus_one(x: Array) -> Array:
     return np.where(x > 0, x + 1, below)
 
 
-def give_softmax(x: Array, axis: int = -1) -> Array:
-    """Shen et al. (2021) take softmax of a query over its columns, and of a column of K over the keys."""
-    e = np.exp(x - x.max(axis=axis, keepdims=True))
-    return np.asarray(e / e.sum(axis=axis, keepdims=True))
-
-
 Features = Callable[[Array], Array]
 
 FEATURES: dict[str, Features] = {"ELU + 1": elu_plus_one, "ReLU": relu, "exp": np.exp, "x": np.asarray}
@@ -188,8 +183,10 @@ def list_kinds(given: Operands) -> Iterator[tuple[str, Array]]:
         keys = features(given.k)
         yield f"linear attention, φ(Q) φ(K)ᵀ with φ = {name}", queries @ keys.swapaxes(-1, -2)
 
-    keys = give_softmax(given.k, axis=-2)
-    yield "efficient attention, softmax(Q) softmax(K)ᵀ", give_softmax(given.q) @ keys.swapaxes(-1, -2)
+    # Shen et al. (2021): of a query over its columns, and of a column of K over the keys.
+    keys_transposed = Softmax().apply(given.k.swapaxes(-1, -2))
+    weights = Softmax().apply(given.q) @ keys_transposed
+    yield "efficient attention, softmax(Q) softmax(K)ᵀ", weights
 
     scale = find_cosine_scale(given)
     if scale is not None:

@@ -526,6 +526,23 @@ def try_shapes(
     return MaskTrial(answered, beside_mask[0], is_right=False)
 
 
+def first_answered(suite: Suite, case: Case, ways: Iterable[dict[str, str]]) -> Iterator[tuple[str, str]]:
+    """Of the first conventions that are right, or else answered, those that are not usual."""
+    answered: FoundConventions = {}
+    for way in ways:
+        right = try_conventions(suite, case, way)
+        if right is None:
+            continue
+        answered = answered or way
+        if right:
+            answered = way
+            break
+
+    for name, value in answered.items():
+        if name in suite.declared.conventions or value != suite.profile[name]:
+            yield name, value
+
+
 def probe_pages(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     """Find out the axes of pages, and whether a table may name none behind a sequence's last page.
 
@@ -534,22 +551,11 @@ def probe_pages(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     if "pages" not in suite.signature.claimed:
         return
     case = replace(BASE, dtype=dtype).having(pages=(4, 1))
-    usual, declared = suite.profile, suite.declared.conventions
+    usual = suite.profile
     axes = [usual[PAGE_AXES]] if usual.paged else CONVENTIONS[PAGE_AXES]
 
-    answered: FoundConventions = {}
-    for order, end in product(axes, CONVENTIONS[TABLE_END]):
-        way = {PAGE_AXES: order, TABLE_END: end}
-        right = try_conventions(suite, case, way)
-        if right is None:
-            continue
-        answered = answered or way
-        if right:
-            answered = way
-            break
-    for name, value in answered.items():
-        if name in declared or value != usual[name]:
-            yield name, value
+    ways = [{PAGE_AXES: order, TABLE_END: end} for order, end in product(axes, CONVENTIONS[TABLE_END])]
+    yield from first_answered(suite, case, ways)
 
 
 def probe_corner(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
@@ -615,26 +621,15 @@ def probe_positions(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
 
     usual, declared = suite.profile, suite.declared.conventions
     shapes = [usual[POSITION_SHAPE]] if POSITION_SHAPE in declared else CONVENTIONS[POSITION_SHAPE]
-    ways = [usual[RULES_BY]]
+    rules_by = [usual[RULES_BY]]
     has_rules = bool(relative) or any(map(goes_by_positions, usual.always.rules))
     if RULES_BY not in declared and has_rules:
-        ways = list(CONVENTIONS[RULES_BY])
+        rules_by = list(CONVENTIONS[RULES_BY])
         if usual.rotary is None:
-            ways.remove(BY_PLACES)
+            rules_by.remove(BY_PLACES)
 
-    answered: FoundConventions = {}
-    for shape, rules_by in product(shapes, ways):
-        way = {POSITION_SHAPE: shape, RULES_BY: rules_by}
-        right = try_conventions(suite, case, way)
-        if right is None:
-            continue
-        answered = answered or way
-        if right:
-            answered = way
-            break
-    for name, value in answered.items():
-        if name in declared or value != usual[name]:
-            yield name, value
+    ways = [{POSITION_SHAPE: shape, RULES_BY: how} for shape, how in product(shapes, rules_by)]
+    yield from first_answered(suite, case, ways)
 
 
 def probe_float_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
