@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from numbers import Integral
 from pathlib import Path
@@ -320,12 +321,9 @@ class Words:
         if not encoded.ids:
             raise AttnError(f"sentence: no tokens in {text!r}; give words")
 
-        return Tokens(
-            ids=list(encoded.ids),
-            labels=list(map(self.label, encoded.ids, encoded.tokens)),
-            segments=list(encoded.type_ids),
+        return replace(
+            self.named(encoded),
             special=tuple(place for place, flag in enumerate(encoded.special_tokens_mask) if flag),
-            notes=self.notes,
             text=text if pair is None else f"{text} / {pair}",
         )
 
@@ -336,6 +334,10 @@ class Words:
         encoded = self.tokenizer.encode(written, add_special_tokens=False)
         if not encoded.ids:
             raise AttnError(f"--chat: {self.folder}: its chat template writes nothing")
+        return self.named(encoded)
+
+    def named(self, encoded: Any) -> Tokens:
+        """What a tokenizer gave, each token with its label."""
         return Tokens(
             ids=list(encoded.ids),
             labels=list(map(self.label, encoded.ids, encoded.tokens)),

@@ -36,7 +36,7 @@ DEEPEST = 80
 MOST_TRIED_AT_ONCE = 4
 """Rows of one expression that are sought among outputs: where these are none, the others are none."""
 
-BESIDE_SINK = (slice(None, -1), slice(1, None))
+KEYS_FIRST, SINK_FIRST = slice(None, -1), slice(1, None)
 """The columns of keys beside that of a sink, which is the last one as a rule."""
 
 REDUCED = frozenset({"max", "amax", "min", "amin", "sum", "mean"})
@@ -270,35 +270,40 @@ class AttentionFinder:
         known[n] = [*longest, n] if longest else []
         return known[n]
 
-    def is_beside_sink(self, scores: int, wider: int) -> bool:
-        """True if one array is another without a column at an end, as scores are beside a sink's logit."""
+    def keys_beside_sink(self, scores: int, wider: int) -> slice | None:
+        """The columns of an array that are all of another, as scores stand beside a sink's logit."""
         value = self.graph.value(scores)
         other = self.graph.value(wider)
         if value.ndim < 2 or other.shape != (*value.shape[:-1], value.shape[-1] + 1):
-            return False
-        return any(is_same(other[..., columns], value) for columns in BESIDE_SINK)
+            return None
+        return next(
+            (columns for columns in (KEYS_FIRST, SINK_FIRST) if is_same(other[..., columns], value)), None
+        )
+
+    def is_beside_sink(self, scores: int, wider: int) -> bool:
+        return self.keys_beside_sink(scores, wider) is not None
 
     def without_sink(self, chain: list[int]) -> tuple[list[int], int | None]:
         """A chain of scores and weights of keys alone, and the logits of a sink, as wide, if it has one."""
         graph = self.graph
-        steps = itertools.pairwise(chain)
-        joined = next(((before, now) for before, now in steps if self.is_beside_sink(before, now)), None)
-        if joined is None:
+        for scores, begins in itertools.pairwise(chain):
+            of_keys = self.keys_beside_sink(scores, begins)
+            if of_keys is not None:
+                break
+        else:
             return chain, None
-        scores, begins = (graph.value(n) for n in joined)
-        is_last = is_same(begins[..., :-1], scores)
-        of_keys = slice(None, -1) if is_last else slice(1, None)
-        of_sink = slice(-1, None) if is_last else slice(0, 1)
 
-        width = begins.shape[-1]
+        wider = graph.value(begins)
+        width = wider.shape[-1]
         kept: list[int] = []
         for n in chain:
-            if n == joined[1]:
+            if n == begins:
                 continue
             is_wider = graph.value(n).shape[-1] == width
             kept.append(self.made_of_keys(n, of_keys) if is_wider else n)
-        logits = np.broadcast_to(begins[..., of_sink], (*begins.shape[:-1], width - 1))
-        return kept, graph.make_event(joined[1] + 1, joined[1], logits, [joined[1]])
+        of_sink = slice(-1, None) if of_keys == KEYS_FIRST else slice(0, 1)
+        logits = np.broadcast_to(wider[..., of_sink], (*wider.shape[:-1], width - 1))
+        return kept, graph.make_event(begins + 1, begins, logits, [begins])
 
     def made_of_keys(self, n: int, of_keys: slice) -> int:
         """An event of an array without the column of a sink."""

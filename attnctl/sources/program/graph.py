@@ -534,10 +534,9 @@ class Graph:
         """The matrices and vectors from which a loop may have read number by number, the latest first."""
         kept: dict[int, dict[int, Array]] = {1: {}, 2: {}}
         is_matrix = self.value(n).ndim == 2
-        before = {m for m, changed_at in self.superseded.items() if changed_at < n}
-        left_out = {n, *before, *self.made}
         for m in (*self.parents(n)[::-1], *reversed(self.events)):
-            if m in left_out or m >= n + LATER or not self.has_value(m) or not self.is_float(m):
+            is_left_out = m == n or m in self.made or self.superseded.get(m, n) < n
+            if is_left_out or m >= n + LATER or not self.has_value(m) or not self.is_float(m):
                 continue
             value = self.value(m)
             if value.ndim == 2 and len(value) == 1:

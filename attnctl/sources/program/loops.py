@@ -77,12 +77,16 @@ MIXED = ("n", "m"), ("m", "d"), ("n", "d")
 
 def product_of_loop(value: Array, pool: Pool, longest: LoopProduct | None = None) -> LoopProduct | None:
     """What a vector or a matrix is a product of; `longest` is what the longest one of its expression is."""
-    small = {n: array.astype(float) for n, array in pool.items() if array.size <= LARGEST}
+    small = small_of(pool)
     if value.ndim == 1:
         return scores_of_one(value, small, longest) or values_of_one(value, small)
     if value.ndim == 2 and value.size >= FEWEST:
         return of_matrices(value, small)
     return None
+
+
+def small_of(pool: Pool) -> Pool:
+    return {n: array.astype(float) for n, array in pool.items() if array.size <= LARGEST}
 
 
 def pairs(pool: Pool) -> Iterator[tuple[int, int]]:
@@ -131,7 +135,7 @@ def scores_behind(weights: Array, pool: Pool) -> tuple[Array, LoopProduct] | Non
     """The scores of one query whose exponentials these are, times any number; and their product."""
     if weights.ndim != 1 or len(weights) <= FEWEST or not weights.min() > 0:
         return None
-    small = {n: array.astype(float) for n, array in pool.items() if array.size <= LARGEST}
+    small = small_of(pool)
     for left, right in pairs(small):
         a = np.atleast_2d(small[left])
         b = small[right]
@@ -232,7 +236,7 @@ def output_of_loop(value: Array, pool: Pool) -> LoopOutput | None:
 
     Nothing in between is there to be judged: only what comes out right is recognised.
     """
-    small = {n: array.astype(float) for n, array in pool.items() if array.size <= LARGEST}
+    small = small_of(pool)
     matrices = [n for n, array in small.items() if array.ndim == 2]
     for query, keys in pairs(small):
         for values in matrices:
