@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Any
 
-from attnctl.drawing.pictures.draw import FAMILY, Picture, element, escape_xml, text_width, writers
+from attnctl.drawing.pictures.draw import Picture, element, escape_xml, plain_document, text_width, writers
 from attnctl.drawing.pictures.png import MONO_NAME
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.text import visible
@@ -105,7 +105,8 @@ def check_picture(found: Sequence[Report | CheckedTrace]) -> Picture:
         draw_card(drawing, card, place_words(card, names, several=len(reports) > 1))
     if len(cards) > MOST_CARDS:
         drawing.paragraph(f"and {len(cards) - MOST_CARDS} more", MARGIN, fill=QUIET)
-    return Picture(svg_of(drawing, heading), int(WIDTH), int(drawing.y + MARGIN))
+    size = int(WIDTH), int(drawing.y + MARGIN)
+    return Picture(plain_document(heading, drawing.parts, size, fill=INK), *size)
 
 
 write_svg, write_png = writers(check_picture)
@@ -117,16 +118,6 @@ def first_line(checked: Sequence[CheckedTrace], reports: Sequence[Report]) -> st
         (first, *_) = lines_of_checked(checked, Screen())
         return "".join(span[0] for span in first) if isinstance(first, list) else str(first)
     return str(reports[0]).partition("\n")[0]
-
-
-def svg_of(drawing: CodeDrawing, title: str) -> str:
-    height = int(drawing.y + MARGIN)
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH:.0f}" height="{height}" '
-        f'viewBox="0 0 {WIDTH:.0f} {height}" role="img" font-family="{FAMILY}" fill="{INK}">'
-    )
-    paper = element("rect", width="100%", height="100%", fill="#ffffff")
-    return "\n".join([head, element("title", escape_xml(title)), paper, *drawing.parts, "</svg>\n"])
 
 
 def draw_heading(drawing: CodeDrawing, heading: str, *, is_wrong: bool) -> None:

@@ -68,13 +68,8 @@ def listing_of(reports: Iterable[Report]) -> ProgramListing | None:
 
 def code_lines(file: str, listing: ProgramListing, reports: Sequence[Report]) -> list[CodeLine]:
     """The lines of one file, with what is wrong among them and what was put there instead."""
-    old = listing.files[file].split("\n")
-    new = listing.mended.get(file, listing.files[file]).split("\n")
-    if old[-1:] == [""]:
-        del old[-1]
-    if new[-1:] == [""]:
-        del new[-1]
-
+    old = lines_of_text(listing.files[file])
+    new = lines_of_text(listing.mended.get(file, listing.files[file]))
     wrong = [each for each in wrong_places(reports) if each.file == file]
     steps = steps_by_line(file, reports)
     out: list[CodeLine] = []
@@ -84,6 +79,11 @@ def code_lines(file: str, listing: ProgramListing, reports: Sequence[Report]) ->
         else:
             out += changed(old[first:last], new[new_first:new_last], first, wrong, steps)
     return out
+
+
+def lines_of_text(text: str) -> list[str]:
+    lines = text.split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
 
 
 Steps = Mapping[int, Sequence[tuple[str, bool]]]
@@ -194,12 +194,11 @@ def wrong_places(reports: Sequence[Report]) -> list[WrongExpression]:
 
 def shown_blocks(lines: Sequence[CodeLine]) -> Iterator[tuple[bool, Sequence[CodeLine]]]:
     """Lines in runs, and whether each run is shown: all of a short program, else what is near a line."""
-    telling = [at for at, line in enumerate(lines) if line.kind or line.steps]
     if len(lines) <= WHOLE:
         yield True, lines
         return
 
-    near = {at + by for at in telling for by in range(-NEAR, NEAR + 1)}
+    near = near_to(at for at, line in enumerate(lines) if line.kind or line.steps)
     begin = 0
     for at in range(1, len(lines) + 1):
         if at == len(lines) or (at in near) != (begin in near):
@@ -207,10 +206,14 @@ def shown_blocks(lines: Sequence[CodeLine]) -> Iterator[tuple[bool, Sequence[Cod
             begin = at
 
 
+def near_to(telling: Iterable[int]) -> set[int]:
+    """The places of lines that say something, and of those around them."""
+    return {at + by for at in telling for by in range(-NEAR, NEAR + 1)}
+
+
 def shown_near(lines: Sequence[CodeLine]) -> Iterator[CodeLine | None]:
     """The lines near what is wrong or was put there, and None where others are left out."""
-    telling = [at for at, line in enumerate(lines) if line.kind]
-    near = {at + by for at in telling for by in range(-NEAR, NEAR + 1)}
+    near = near_to(at for at, line in enumerate(lines) if line.kind)
     last = -1
     for at, line in enumerate(lines):
         if at in near:

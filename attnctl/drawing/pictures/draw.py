@@ -464,6 +464,16 @@ def document(own: str, title: str, description: str, body: str, size: tuple[int,
     return "\n".join(parts)
 
 
+def plain_document(title: str, parts: Sequence[str], size: tuple[int, int], **given: object) -> str:
+    """An SVG on white, of this width and height, that needs no ids: its title, and its parts in order."""
+    width, height = size
+    place = {"width": width, "height": height, "viewBox": f"0 0 {width} {height}"}
+    paper = element("rect", width="100%", height="100%", fill="#ffffff")
+    body = "\n".join(["", element("title", escape_xml(title)), paper, *parts, ""])
+    about: dict[str, object] = {**place, "role": "img", "font_family": FAMILY, **given}
+    return element("svg", body, xmlns="http://www.w3.org/2000/svg", **about) + "\n"
+
+
 def gradient(name: str, anchors: tuple[str, ...]) -> str:
     last = len(anchors) - 1
     stops = []

@@ -13,7 +13,7 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.drawing.pictures import FAINT, INK, TWO_HUES, hexadecimal, ink_on, ramp_colours
-from attnctl.drawing.pictures.draw import FAMILY, cut, element, escape_xml
+from attnctl.drawing.pictures.draw import cut, element, escape_xml, plain_document
 from attnctl.drawing.pictures.png import png, require_resvg
 from attnctl.drawing.screen.text import visible
 from attnctl.math import Array, Cell
@@ -271,14 +271,8 @@ def height_of(shown: Sequence[Scene]) -> int:
 
 def document(way: CellWay, parts: Sequence[str], height: int) -> str:
     title = f"{way.query} → {way.key}, {way.head}: {short(float(way.weights[way.at]))}"
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
-        f'viewBox="0 0 {WIDTH} {height}" role="img" font-family="{FAMILY}" font-size="14" fill="{INK}">'
-    )
-    paper = element("rect", width="100%", height="100%", fill="#ffffff")
-    named = element("title", escape_xml(title))
     heading = words(title, MARGIN, 36.0, font_size=20.0)
-    return "\n".join([head, named, paper, heading, *parts, "</svg>\n"])
+    return plain_document(title, [heading, *parts], (WIDTH, height), font_size="14", fill=INK)
 
 
 def write_cell_svg(way: CellWay, stream: TextIO) -> None:

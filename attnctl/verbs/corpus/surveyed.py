@@ -48,11 +48,18 @@ def survey_kept(corpus: str, path: str) -> CorpusSurvey:
 
 
 def block_size(corpus: str) -> int:
-    if not is_plain(corpus):
+    size = size_of(corpus)
+    if size is None:
         return MOST_BYTES
-    with refuse_unreadable(corpus):
-        size = os.path.getsize(corpus)  # noqa: PTH202  (any text)
     return max(LEAST_BYTES, min(size // BLOCKS, MOST_BYTES))
+
+
+def size_of(corpus: str) -> int | None:
+    """The bytes of a file that lies here; None of what is packed, or elsewhere."""
+    if not is_plain(corpus):
+        return None
+    with refuse_unreadable(corpus):
+        return os.path.getsize(corpus)  # noqa: PTH202  (any text)
 
 
 def read_if_there(path: str) -> bytes | None:
@@ -117,12 +124,9 @@ def survey_from(data: Mapping[str, Any], corpus: str) -> CorpusSurvey:
 
 def require_size(surveyed: CorpusSurvey, path: str, corpus: str) -> None:
     """Refuse the survey of a corpus of another size; other bytes are found where they are read."""
-    if not is_plain(corpus):
-        return
-    with refuse_unreadable(corpus):
-        size = os.path.getsize(corpus)  # noqa: PTH202  (any text)
+    size = size_of(corpus)
     total = sum(block.length for block in surveyed.blocks)
-    if total != size:
+    if size is not None and total != size:
         raise AttnError(
             f"{path}: the survey of a corpus of {total:,} bytes, and {corpus} has {size:,}; "
             "remove it, and one is made"
