@@ -141,7 +141,7 @@ class RecordedProgram:
         return sorted(out, key=lambda attention: attention.output)
 
 
-JITTED = re.compile(r"\b(jit|vmap|pmap)\b")
+JITTED = re.compile(r"\b(jit|vmap|pmap|scan|fori_loop|while_loop|cond|remat|checkpoint)\b")
 
 
 def read_program(path: str, asked: dict[str, object], answers: bytes = b"") -> RecordedProgram:

@@ -21,7 +21,15 @@ from attnctl.sources.program.called import is_k, is_q
 from attnctl.sources.program.graph import GATHERED, SOFT, Graph, Product
 from attnctl.sources.program.origin import Origin, Origins
 from attnctl.sources.program.record import Event
-from attnctl.sources.program.relations import Array, Labels, is_near, is_same, orders, rows_sum_to_one
+from attnctl.sources.program.relations import (
+    Array,
+    Labels,
+    is_near,
+    is_same,
+    orders,
+    ratio,
+    rows_sum_to_one,
+)
 
 MOVES = frozenset(
     {"T", "mT", "transpose", "swapaxes", "permute", "moveaxis", "swapdims", "movedim", "rearrange"}
@@ -105,6 +113,8 @@ class Attention:
     """True if it read some keys at a time: its weights were never there as a whole."""
     sink: ScoreLine | None = None
     """The logits of a sink that the softmax reads beside the scores, as wide as these."""
+    over_heads: tuple[int, ...] = ()
+    """Its scores, where these are of the heads of each token with each other: none of tokens."""
     sums_queries: bool = False
     """True where its second product sums over queries, as a backward pass does, or weights transposed."""
     suspect: int | None = None
@@ -607,6 +617,29 @@ class AttentionFinder:
             attention.lines.append(ScoreLine(n, bring(array, labels, [query, key])))
         attention.batch = batch_sizes
         attention.origins = {name: [self.origins.origin(laid[name][0])] for name in "QKV"}
+        if self.has_columns(attention):
+            for origins in attention.origins.values():
+                origins[:] = [self.with_columns(origin) for origin in origins]
+
+    def has_columns(self, attention: Attention) -> bool:
+        """True if tokens are columns, W x: two operands share what was taken for their weight, and not x."""
+        of = {name: origins[0].projection for name, origins in attention.origins.items()}
+        for one, other in itertools.combinations(of, 2):
+            a = of[one]
+            b = of[other]
+            if a is None or b is None or a.weight != b.weight or a.x == b.x:
+                continue
+            width = attention.arrays[one].shape[-1]
+            flat = attention.arrays[one].reshape(-1, width)
+            if a.rows.shape != flat.shape or not ratio(a.rows, flat):
+                return True
+        return False
+
+    def with_columns(self, origin: Origin) -> Origin:
+        if origin.projection is None:
+            return origin
+        turned = self.origins.of_columns(origin.projection)
+        return origin if turned is None else origin._replace(projection=turned)
 
     def is_spread_over(self, laid: Mapping[str, tuple[int, Labels]], axis: str) -> bool:
         """True if K and V have one row of heads along an axis, and Q several: heads that share these."""

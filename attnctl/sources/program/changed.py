@@ -11,8 +11,8 @@ from attnctl.math.derivation import Rotary
 from attnctl.math.kind import HeadNorm
 from attnctl.sources.program.relations import Array, is_near
 
-EPSILONS = (1e-6, 1e-5, 1e-8, 1e-12, 0.0)
-"""What is added to a mean square, the usual one first."""
+EPSILONS = (1e-6, 1e-5, float(np.finfo(np.float32).eps), 1e-8, 1e-12, 0.0)
+"""What is added to a mean square, the usual one first; torch's RMSNorm adds the eps of its type."""
 
 CLOSE = 1e-3
 """How far lengths may be apart that are the same, as a share of the largest: half precision has that."""

@@ -6,9 +6,12 @@ the same numbers. It stands in for jax's own only where a program is carried out
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
+
+from attnctl.sources.program.instrument import NAME
 
 EAGER = "ATTNCTL_EAGER"
 """Set for a program that is carried out a second time, with what jax compiles and maps in sight."""
@@ -50,10 +53,15 @@ def map_members(
     """Call a function for each member, and put what it gives together along an axis."""
     from jax import numpy, tree_util
 
+    link = getattr(builtins, NAME).link
+
+    def cut(leaf: Any, axis: int, number: int) -> Any:
+        return link(numpy.moveaxis(leaf, axis, 0)[number], [leaf], "take")
+
     def member(tree: Any, axis: int | None, number: int) -> Any:
         if axis is None:
             return tree
-        return tree_util.tree_map(lambda leaf: numpy.moveaxis(leaf, axis, 0)[number], tree)
+        return tree_util.tree_map(lambda leaf: cut(leaf, axis, number), tree)
 
     sizes = [
         numpy.shape(leaf)[axis]
@@ -71,7 +79,7 @@ def map_members(
         given.append(function(*of_member, **of_names))
     if out is None:
         return given[0]
-    return tree_util.tree_map(lambda *leaves: numpy.stack(leaves, axis=out), *given)
+    return tree_util.tree_map(lambda *leaves: link(numpy.stack(leaves, axis=out), leaves, "stack"), *given)
 
 
 def is_axis(axis: Any) -> bool:

@@ -45,6 +45,21 @@ SOFT = SOFTMAX | {"exp", "exp2"}
 MADE = "made"
 """What made an event that stands for no expression, but for a part of one."""
 
+WRITES = frozenset(
+    {
+        "set",
+        "dynamic_update_slice",
+        "dynamic_update_slice_in_dim",
+        "dynamic_update_index_in_dim",
+        "index_copy",
+        "index_put",
+        "slice_scatter",
+        "select_scatter",
+        "scatter",
+    }
+)
+"""Functions that give an array anew with some of it written over, as jax does for x[i] = y."""
+
 GATHERED = frozenset({"array", "asarray", "tensor", "stack", "vstack"})
 """Calls that make an array of what a loop of Python computed."""
 
@@ -156,6 +171,15 @@ class Graph:
         if what.startswith(("call", "attr")):
             return what.partition(" ")[2]
         return what
+
+    def is_write(self, n: int) -> bool:
+        """True for an array some of which was written over, in place or as a copy."""
+        if self.events[n].function == "in place":
+            return True
+        parents = self.parents(n)
+        return (
+            self.op(n) in WRITES and bool(parents) and self.value(parents[0]).shape == self.value(n).shape
+        )
 
     def is_float(self, n: int) -> bool:
         return self.value(n).dtype.kind == "f"

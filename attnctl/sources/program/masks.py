@@ -269,10 +269,7 @@ class MaskReader:
         if wrote is None:
             return False
         before = graph.events[wrote].parents[:1]
-        return any(
-            graph.op(m) in ZEROS or graph.events[m].function == "in place" or self.has_free_rows(m)
-            for m in before
-        )
+        return any(graph.op(m) in ZEROS or graph.is_write(m) or self.has_free_rows(m) for m in before)
 
     def has_free_rows(self, n: int) -> bool:
         """True for an array some of whose rows are all 0: a cache that was first read when it had some."""
@@ -284,7 +281,7 @@ class MaskReader:
         origins = attention.origins.get(name)
         if not origins:
             return None
-        written = (n for n in origins[0].path if self.graph.events[n].function == "in place")
+        written = (n for n in origins[0].path if self.graph.is_write(n))
         return next(written, None)
 
     def triangle_at(self, events: Sequence[int]) -> int | None:

@@ -45,6 +45,8 @@ class Projection(NamedTuple):
     """True for a weight that is (out, in), as torch.nn.Linear has it."""
     row_bias: Array | None = None
     """A bias for each row of what came out: where tokens are columns, W x + b."""
+    tokens: Array | None = None
+    """x as (…, token, d), where the program has its tokens as columns."""
 
 
 class Origin(NamedTuple):
@@ -209,6 +211,11 @@ class Origins:
                 spread = self.with_spread_bias(n, product, b)
                 if spread is not None:
                     return spread
+            if b.shape == (value.shape[-2:-1] or (0,)) + (1,) and value.shape[-1] > 1:
+                of_rows = self.projection(product)
+                if of_rows is not None and of_rows.bias is None and of_rows.row_bias is None:
+                    rows = value.reshape(-1, value.shape[-1])
+                    return of_rows._replace(n=n, row_bias=b[:, 0], rows=rows)
             if b.size != value.shape[-1]:
                 continue
             if b.ndim > value.ndim:
@@ -244,7 +251,41 @@ class Origins:
                 return projection
         return None
 
-    def of_operands(self, n: int, product: Product, *, swapped: bool) -> Projection | None:
+    def of_columns(self, projection: Projection) -> Projection | None:
+        """The same product as W x: what was taken for the weight is x, whose tokens are columns."""
+        graph = self.graph
+        n = projection.n
+        product = graph.product(n)
+        if product is None:  # a bias was added to it
+            products = [m for m in graph.parents(n) if graph.product(m) is not None]
+            n = products[0] if products else n
+            product = graph.product(n)
+        if product is None or projection.is_linear:
+            return None
+        is_left = projection.x == product.left
+        turned = self.of_operands(n, product, swapped=is_left, as_columns=True)
+        if turned is None:
+            return None
+
+        of_x = product.right_axes if is_left else product.left_axes
+        summed = [axis for axis in of_x if axis not in product.axes]
+        if len(summed) != 1:
+            return None
+        tokens = np.moveaxis(graph.value(turned.x), of_x.index(summed[0]), -1)
+        rows = turned.rows
+        if projection.row_bias is not None:
+            rows = rows + projection.row_bias
+        return turned._replace(n=projection.n, bias=projection.row_bias, rows=rows, tokens=tokens)
+
+    def tokens(self, projection: Projection) -> Array:
+        """What is projected, (…, token, d)."""
+        if projection.tokens is not None:
+            return projection.tokens
+        return self.graph.value(projection.x)
+
+    def of_operands(
+        self, n: int, product: Product, *, swapped: bool, as_columns: bool = False
+    ) -> Projection | None:
         x, weight = (product.right, product.left) if swapped else (product.left, product.right)
         of_x = product.left_axes
         of_w = product.right_axes
@@ -262,7 +303,7 @@ class Origins:
             return None
         if [axis for axis in of_x if axis in summed] != summed:
             return None
-        if swapped and [*product.axes[-len(kept) :]] != kept:
+        if swapped and not as_columns and [*product.axes[-len(kept) :]] != kept:
             return None  # W x, whose tokens are columns: told by whoever lays it out
 
         order = [of_w.index(axis) for axis in (*summed, *kept)]

@@ -119,7 +119,7 @@ class Projecting:
         return Projected(self.input_of(first), first.weight, first.n, matrix, bias, is_whole=True)
 
     def input_of(self, projection: Projection) -> ProjectedRows:
-        return ProjectedRows(projection.x, self.graph.value(projection.x))
+        return ProjectedRows(projection.x, self.origins.tokens(projection))
 
     def of_one(
         self, name: str, projection: Projection, origin: Origin, array: Array, *, is_packed: bool
@@ -178,7 +178,7 @@ class Projecting:
 
     def tokens_before_batch(self, projection: Projection, array: Array) -> ProjectedRows | None:
         """The input as (batch, token, d), where the program has (token, batch, d)."""
-        x = self.graph.value(projection.x)
+        x = self.origins.tokens(projection)
         batch, _, count, _ = array.shape
         if x.ndim != 3:
             return None
@@ -199,7 +199,7 @@ class Projecting:
             return False
         if self.graph.value(projection.x).ndim != 2:
             return False
-        if projection.is_linear:
+        if projection.is_linear or projection.tokens is not None:
             return False
         if rows.T.shape != flat.shape:
             return False
@@ -251,11 +251,15 @@ class Projecting:
 
         parts = [part for part in parts if part.bias is not None] or parts
         rows = np.concatenate([part.rows for part in parts])
+        inputs = [self.origins.tokens(part) for part in parts]
+        x = np.concatenate([each.reshape(-1, each.shape[-1]) for each in inputs])
+        if parts[-1].bias is None and not flat.any(axis=1).all():
+            # A slot of a cache that is empty is what no token at all would give.
+            rows = np.concatenate([rows, np.zeros_like(rows[:1])])
+            x = np.concatenate([x, np.zeros_like(x[:1])])
         chosen = match_columns(mark(rows).T, mark(flat).T)
         if chosen is None:
             return None
-        inputs = [self.graph.value(part.x) for part in parts]
-        x = np.concatenate([each.reshape(-1, each.shape[-1]) for each in inputs])
         if len(x) != len(rows):
             return None
 
@@ -292,11 +296,11 @@ class Projecting:
     def parts_of(
         self, name: str, projections: Sequence[Projection], width: int
     ) -> Iterator[list[Projection]]:
-        """What projections gave, or the columns of K or V in those of all three, Q, K, V as a rule."""
+        """What projections gave, or the columns of K or V in those of both, or of all three, Q, K, V as a rule."""
         wholes = [projection for projection in projections if projection.rows.shape[1] == width]
         if wholes:
             yield wholes
-        packed = [projection for projection in projections if projection.rows.shape[1] >= 3 * width]
+        packed = [projection for projection in projections if projection.rows.shape[1] >= 2 * width]
         if name == "Q" or not packed:
             return
 
@@ -374,20 +378,22 @@ class Projecting:
             if stages is None:
                 return None
             return projected._replace(stored=None, change=Changed(laid.array, stages), event=n)
-        return self.changed_by_size(origin, after)
+        return self.changed_by_size(origin, after, between)
 
     def reads_angles(self, n: int) -> bool:
         """True if sines or cosines went into it."""
         near = self.graph.ancestors(n, most=MOST_ON_THE_WAY)
         return any(self.graph.op(m) in {"cos", "sin", "polar"} for m in near)
 
-    def changed_by_size(self, origin: Origin, after: Between) -> Projected | None:
+    def changed_by_size(
+        self, origin: Origin, after: Between, between: Sequence[Between]
+    ) -> Projected | None:
         """The nearest projection with as many numbers, where shapes on the way tell nothing."""
         projection = self.origins.nearest_projection(origin.last)
         if projection is None or projection.rows.shape != side_by_side(after.array).shape:
             return None
         before = self.split(projection, after.array.shape)
-        stages = changes(before, after, (), self.vectors_near(origin.last))
+        stages = changes(before, after, between, self.vectors_near(origin.last))
         if stages is None:
             return None
         return Projected(

@@ -129,7 +129,7 @@ class Call(NamedTuple):
 class Recorder:
     """What the program calls; `files` are its own files and their texts."""
 
-    def __init__(self, sites: Sequence[Site], files: dict[str, str]) -> None:
+    def __init__(self, sites: list[Site], files: dict[str, str]) -> None:
         self.sites = sites
         self.files = files
         self.events: dict[int, Event] = {}
@@ -201,6 +201,19 @@ class Recorder:
         """Record what `x += …` made."""
         self.touch(site, value)
         self(site, value)
+
+    def link(self, value: Any, parts: Sequence[Any], function: str) -> Any:
+        """Note what an array is stacked or cut of, which no expression of the program shows; give it back."""
+        self.guarded(self.see_linked, value, parts, function)
+        return value
+
+    def see_linked(self, value: Any, parts: Sequence[Any], function: str) -> None:
+        events = [self.known[id(part)].event for part in parts if id(part) in self.known]
+        if not is_array(value) or len(events) < len(parts) or not {*events} <= self.events.keys():
+            return
+        site = self.sites[self.events[events[-1]].site]
+        self.sites.append(site._replace(what=f"call {function}", parts=(), words=(), target=""))
+        self.add(len(self.sites) - 1, value, events, function)
 
     def guarded(self, record: Callable[..., None], *arguments: Any) -> None:
         """Record, unless this thread is recording; the program goes on whatever happens here."""

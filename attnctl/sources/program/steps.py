@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from attnctl.sources.program.named import Layout, Steps
 from attnctl.sources.program.operands import OperandReader, settle_shared_heads
 from attnctl.sources.program.origin import BENT, Origins
 from attnctl.sources.program.outputs import OutputReader
+from attnctl.sources.program.projected import match_columns
 from attnctl.sources.program.record import OF_LINEAR, OF_MODULE
 from attnctl.sources.program.relations import (
     HIDDEN,
@@ -51,6 +53,9 @@ from attnctl.sources.program.visibility import (
 )
 
 SAYS_MODE = re.compile(r"^\s*\w[\w.\[\]]*\.(eval|train)\(\s*\)|=.*\.(eval)\(\s*\)\s*$")
+
+MOST_DROPPED = 0.9
+"""The share of all weights that dropout makes 0; where more are, they were hidden."""
 
 LEAST_NOTICED = 1e-20
 """A weight below this changes no sum of weights and values in any type."""
@@ -72,6 +77,8 @@ class StepReader:
 
     def read(self, attention: Attention) -> Steps:
         """The steps of an attention. Raises ValueError, KeyError or IndexError for what does not fit."""
+        if self.is_over_heads(attention):
+            attention = tokens_behind_heads(attention)
         steps = Steps(attention)
         batch, heads = self.roles(attention)
         steps.options["heads"] = heads
@@ -94,6 +101,24 @@ class StepReader:
         if batch == 1:
             drop_batch(steps)
         return steps
+
+    def is_over_heads(self, attention: Attention) -> bool:
+        """True if the rows of each attention are the heads of one token, which nobody moved behind these.
+
+        What a token was projected to lies in one attention then, taken apart into its rows.
+        """
+        for name in "QK":
+            array = attention.arrays[name]
+            origins = attention.origins.get(name)
+            projection = origins[0].projection if origins else None
+            if projection is None or array.ndim < 3 or min(array.shape[-3:-1]) < 2:
+                return False
+            tokens = array.reshape(-1, array.shape[-2] * array.shape[-1])
+            if projection.rows.shape[1] != tokens.shape[1]:
+                return False
+            if match_columns(projection.rows.T, tokens.T) is None:
+                return False
+        return True
 
     def roles(self, attention: Attention) -> tuple[int, int]:
         """How many sequences and heads there are."""
@@ -162,7 +187,7 @@ class StepReader:
             origin = attention.origins[name][0]
             projection = origin.projection or self.origins.nearest_projection(origin.last)
             if projection is not None:
-                return self.graph.value(projection.x)
+                return self.origins.tokens(projection)
         return None
 
     # --- scores and weights ---
@@ -171,6 +196,12 @@ class StepReader:
         """What stands between Q Kᵀ and the second product, each array told by its numbers."""
         attention = steps.attention
         graph = self.graph
+        if attention.over_heads:
+            made = self.masks.triangle_at(list(attention.over_heads))
+            steps.triangle = made
+            steps.options |= {"causal": True} if made is not None or self.asked.get("causal") else {}
+            steps.score_events = list(attention.over_heads)
+            return
         if not attention.lines:
             self.masks.read_fused(steps, layout)
             share = attention.arguments.get("dropout_p")
@@ -312,7 +343,7 @@ class StepReader:
             return False
         if of_k.projection is None:
             return of_k.last == of_v.last
-        return is_same(self.graph.value(of_k.projection.x), self.graph.value(of_v.last))
+        return is_same(self.origins.tokens(of_k.projection), self.graph.value(of_v.last))
 
     def drops_after_eval(self, n: int) -> bool:
         """True for F.dropout where the program said eval() last: without training= it goes on."""
@@ -384,7 +415,7 @@ class StepReader:
             return
         with np.errstate(all="ignore"):
             added = np.where(hidden, 0, now.astype(float) - before)
-        if shows_alibi(added) or shows_alibi(added - own_keys(added)):
+        if shows_alibi(added) or is_alibi_of_keys(added):
             steps.options["positions"] = ALIBI_ASKED
         elif np.abs(added).max() > 1e-6 * np.abs(before[~hidden]).max() and not ratio(
             before[~hidden], now[~hidden]
@@ -438,6 +469,16 @@ class StepReader:
         return MASKED
 
 
+def tokens_behind_heads(attention: Attention) -> Attention:
+    """An attention over the heads of each token, laid out as was meant: its scores are none of these."""
+    arrays = {name: array.swapaxes(-3, -2) for name, array in attention.arrays.items()}
+    batch = [*attention.batch[:-1], arrays["Q"].shape[-3]]
+    events = tuple(line.n for line in attention.lines)
+    return replace(
+        attention, arrays=arrays, batch=batch, lines=[], over_heads=events or (attention.product,)
+    )
+
+
 def sinks_shown(scores: Array, weights: Array) -> Array | None:
     """The logit of each head, (head,), that takes what a row's sum lacks of 1; None where none does."""
     if scores.shape != weights.shape:
@@ -459,6 +500,12 @@ def sinks_shown(scores: Array, weights: Array) -> Array | None:
 def own_keys(added: Array) -> Array:
     """What is added where a query sees its own key, (…, query, 1)."""
     return np.diagonal(added, axis1=-2, axis2=-1)[..., None]
+
+
+def is_alibi_of_keys(added: Array) -> bool:
+    """True for ALiBi written by the key alone: another number in each row, which no softmax sees."""
+    queries, keys = added.shape[-2:]
+    return queries == keys and shows_alibi(added - own_keys(added))
 
 
 def favours_far_keys(added: Array) -> bool:
@@ -523,16 +570,14 @@ def before_dropout(lines: Sequence[tuple[int, Array]], begins: int) -> int | Non
         kept = now != 0
         if kept.all():
             continue
-        if not ((before != 0) & ~kept).any():
-            continue
-        if not kept.any():
+        dropped = ~kept & (before != 0)
+        if not dropped.any() or not kept.any():
             continue
         factor = ratio(before[kept], now[kept])
-        if factor >= 1 and not rows_sum_to_one(now):
-            # A triangle of zeros is a mask that comes late.
-            share = (~kept & (before != 0)).mean()
-            if share < 0.9 and not shows_triangle(~kept) and factor > 1:
-                return number
+        # A triangle of zeros is a mask that comes late.
+        is_late_mask = shows_triangle(dropped) or dropped.mean() >= MOST_DROPPED
+        if factor > 1 and not is_late_mask and not rows_sum_to_one(now):
+            return number
     return None
 
 

@@ -233,6 +233,8 @@ class ProgramJudge:
         passed = self.passed_wrongly(steps, finding.step, event) or self.passed_for_one(steps, finding.step)
         if passed is not None:
             return passed
+        if steps.attention.over_heads:
+            return self.passed_to_product(steps.attention.product)
         if finding.mistake == "rotary-on-values":
             return self.call_of_helper(steps, event)
         if finding.mistake == "output-projection-missing":
@@ -302,6 +304,16 @@ class ProgramJudge:
         # A function of query, key and value reads what it is given; one of fewer rows chose among them.
         return calls.pop() if len(calls) == 1 and len(names) == 3 else None
 
+    def passed_to_product(self, product: int) -> int | None:
+        """The call that handed Q to the function that multiplies it by K."""
+        multiplied = self.graph.product(product)
+        if multiplied is None:
+            return None
+        passed = self.handing.passed(
+            product, lambda node: operand_of(self.graph, product, node, multiplied.left)
+        )
+        return None if passed is None else passed.call
+
     def call_of_helper(self, steps: Steps, event: int) -> int | None:
         """The call of a function that turns what it is given, from where Q and K are multiplied."""
         around = len(self.graph.events[steps.attention.product].callers)
@@ -342,7 +354,7 @@ class ProgramJudge:
             return steps.attention.suspect
 
         named = mistake or ""
-        if named == "query-key-swapped":
+        if named == "query-key-swapped" or steps.attention.over_heads:
             return steps.attention.product
         mask = self.suspect_of_mask(steps, step, named)
         if mask is not None:
