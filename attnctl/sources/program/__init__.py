@@ -29,6 +29,7 @@ from attnctl.sources.program.layers import LayerReader
 from attnctl.sources.program.meant import Meaning
 from attnctl.sources.program.module import read_module
 from attnctl.sources.program.named import Steps
+from attnctl.sources.program.one_list import of_all_queries
 from attnctl.sources.program.origin import Origins
 from attnctl.sources.program.place import place_of
 from attnctl.sources.program.run import (
@@ -85,7 +86,8 @@ class RecordedProgram:
         finder = AttentionFinder(self.graph, self.origins)
         with np.errstate(all="ignore"):
             forward = without_backward(finder.attentions())
-            found = join(self.graph, join_tiles(self.graph, forward))
+            joined = join(self.graph, join_tiles(self.graph, forward))
+            found = [of_all_queries(self.graph, attention) for attention in joined]
         self.unread = finder.unread
         for n, reason in finder.unread:
             self.left.append(Left(str(place_of(self.graph, n)), reason))

@@ -616,14 +616,20 @@ class AttentionFinder:
             array = self.graph.value(n).reshape(shape)
             attention.lines.append(ScoreLine(n, bring(array, labels, [query, key])))
         attention.batch = batch_sizes
-        attention.origins = {name: [self.origins.origin(laid[name][0])] for name in "QKV"}
-        if self.has_columns(attention):
-            for origins in attention.origins.values():
-                origins[:] = [self.with_columns(origin) for origin in origins]
+        attention.origins = self.origins_of(attention, laid)
 
-    def has_columns(self, attention: Attention) -> bool:
-        """True if tokens are columns, W x: two operands share what was taken for their weight, and not x."""
-        of = {name: origins[0].projection for name, origins in attention.origins.items()}
+    def origins_of(
+        self, attention: Attention, laid: Mapping[str, tuple[int, Labels]]
+    ) -> dict[str, list[Origin]]:
+        """Where Q, K and V come from."""
+        origins = {name: self.origins.origin(laid[name][0]) for name in "QKV"}
+        if self.has_columns(attention, origins):
+            origins = {name: self.with_columns(origin) for name, origin in origins.items()}
+        return {name: [origin] for name, origin in origins.items()}
+
+    def has_columns(self, attention: Attention, origins: Mapping[str, Origin]) -> bool:
+        """True if tokens are columns, W x: two operands share what was taken for a weight, and not x."""
+        of = {name: origin.projection for name, origin in origins.items()}
         for one, other in itertools.combinations(of, 2):
             a = of[one]
             b = of[other]

@@ -63,6 +63,9 @@ WRITES = frozenset(
 GATHERED = frozenset({"array", "asarray", "tensor", "stack", "vstack"})
 """Calls that make an array of what a loop of Python computed."""
 
+MOST_DIGITS = 9
+"""Digits behind the point to which people round what they print."""
+
 MOST_SEARCHED = 2**14
 """Numbers of an array that is sought among the products of others."""
 
@@ -177,9 +180,9 @@ class Graph:
         if self.events[n].function == "in place":
             return True
         parents = self.parents(n)
-        return (
-            self.op(n) in WRITES and bool(parents) and self.value(parents[0]).shape == self.value(n).shape
-        )
+        if self.op(n) not in WRITES or not parents:
+            return False
+        return self.value(parents[0]).shape == self.value(n).shape
 
     def is_float(self, n: int) -> bool:
         return self.value(n).dtype.kind == "f"
@@ -289,9 +292,20 @@ class Graph:
         small = 1 <= value.ndim <= 4 and prod(value.shape) < MOST_SEARCHED
         if not made_by_loops:
             return False
-        if not small:
+        if not small or n in self.superseded:
             return False
-        return n not in self.superseded
+        return not self.is_rounded(n)
+
+    def is_rounded(self, n: int) -> bool:
+        """True for numbers that were rounded to be shown: these are another array's, and no product."""
+        value = self.value(n)
+        for parent in self.parents(n):
+            exact = self.value(parent)
+            if exact.shape != value.shape or is_same(exact, value):
+                continue
+            if any(is_same(np.round(exact, digits), value) for digits in range(MOST_DIGITS)):
+                return True
+        return False
 
     def multiplied(self, n: int, operands: list[int]) -> Product | None:
         """The product of the first two operands, along the axes that give its numbers."""

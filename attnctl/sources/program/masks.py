@@ -149,9 +149,8 @@ class MaskReader:
         thrown = self.thrown_away(steps, hidden)
         if thrown is not None:
             return ~thrown
-        if sees_padding_only(steps.arrays.get(MEMORY, steps.arrays.get(X)), hidden) or sees_ends_only(
-            hidden
-        ):
+        x = steps.arrays.get(MEMORY, steps.arrays.get(X))
+        if sees_padding_only(x, hidden) or sees_ends_only(hidden) or sees_other_regions_only(hidden):
             steps.is_mask_inverted = True
             return hidden  # words were to be seen, not what fills up
         return None
@@ -423,6 +422,24 @@ def sees_ends_only(hidden: Array) -> bool:
     begins = ~hides[:, 1:] | hides[:, :-1]  # what is hidden goes on from the first key
     is_whole = hides.all(-1)
     return bool(begins.all() and hides[:, 0].all() and is_whole.any() and not is_whole.all())
+
+
+def sees_other_regions_only(hidden: Array) -> bool:
+    """True if what is hidden are the tokens of a query's own region, itself among them, and no others.
+
+    A region is what tokens stand in that hide each other, as the parts of an image in a shifted window.
+    """
+    queries, keys = hidden.shape[-2:]
+    if queries != keys or queries < 2:
+        return False
+    each = np.unique(hidden.reshape(-1, queries * keys), axis=0)
+    for flat in each:
+        together = flat.reshape(queries, keys)
+        is_region = together.diagonal().all() and (together == together.T).all()
+        if not is_region or ((together.astype(int) @ together > 0) != together).any():
+            return False
+    has_regions = each.sum(axis=1) > queries
+    return bool(has_regions.any() and not each.all())
 
 
 def is_one_row(rows: Array) -> bool:

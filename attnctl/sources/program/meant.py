@@ -22,6 +22,12 @@ IS_OUT = re.compile(
 """What weights of the output are called."""
 
 
+IS_BIAS_OF = {
+    name: re.compile(rf"(.*[_.])?(b(ias)?_?{name}\w*|{name}\w*_?b(ias)?)", re.IGNORECASE) for name in "QKV"
+}
+"""What the biases of Q, K and V are called: b_v, bv, v_bias, bias_value."""
+
+
 TO_NUMPY = frozenset({"numpy", "asarray", "array", "__array__"})
 """What carries a tensor over to NumPy."""
 
@@ -76,13 +82,15 @@ class Meaning:
         return all(self.ends(each, child, depth - 1) for each in graph.children[child])
 
     def unread_values(self, attention: Attention) -> Projection | None:
-        """The values that were projected and never read, where K is read in their place."""
+        """The values that were projected and never read, where K is read in their place, or x as it is."""
         of_k, of_v = (attention.origins[name][0].projection for name in "KV")
         if of_k is None:
             return None
         if of_v is None:
-            return None
-        if not self.is_read_twice(of_k, of_v):
+            is_input = of_k.x in attention.origins["V"][0].path
+        else:
+            is_input = self.is_read_twice(of_k, of_v)
+        if not is_input:
             return None
 
         return self.first_unread(attention, beside=of_k, like=of_k)
@@ -162,6 +170,38 @@ class Meaning:
         if key:
             return [key[1]]
         return []
+
+    def unread_bias(self, name: str, attention: Attention) -> int | None:
+        """The bias that was made for an operand and never read, where others have theirs.
+
+        It was made by the expression that made the others', or is called as that of this operand.
+        """
+        graph = self.graph
+        projections = {of: origins[0].projection for of, origins in attention.origins.items()}
+        own = projections.pop(name)
+        biases = [other.bias for other in projections.values() if other is not None]
+        if own is None or own.bias is not None or not biases:
+            return None
+        read = [bias for bias in biases if bias is not None]
+        if len(read) < len(biases):
+            return None
+
+        width = own.rows.shape[1]
+        vectors = [
+            n
+            for n in graph.events
+            if n < attention.output and graph.has_value(n) and graph.value(n).shape == (width,)
+        ]
+        sites = {
+            graph.events[n].site for n in vectors if any(is_same(graph.value(n), bias) for bias in read)
+        }
+        for n in vectors:
+            if graph.children[n] or not graph.is_float(n):
+                continue
+            is_named = any(IS_BIAS_OF[name].fullmatch(word) for word in self.names(n))
+            if graph.events[n].site in sites or is_named:
+                return n
+        return None
 
     def meant_instead(self, steps: Steps, name: str, projected: Projected) -> int | None:
         """The weight that was made for an operand, where it is projected with another one's."""

@@ -21,7 +21,7 @@ from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.join import begins_softmax
 from attnctl.sources.program.meant import Meaning
 from attnctl.sources.program.named import LEFT_AS_IT_IS, Layout, Steps, sequences
-from attnctl.sources.program.origin import Origin, Origins
+from attnctl.sources.program.origin import Origin, Origins, Projection
 from attnctl.sources.program.projected import Projected, Projecting, distinct_heads
 from attnctl.sources.program.relations import (
     Array,
@@ -31,6 +31,9 @@ from attnctl.sources.program.relations import (
 
 LARGEST_PART = 0.6
 """The share of a packed weight that is that of Q: a third, or half beside keys of fewer heads."""
+
+NEAR_WEIGHT = 6
+"""Arrays between a weight and the product that it was multiplied out by."""
 
 TURNING = frozenset({"+", "add", "-", "cat", "concatenate", "stack", "in place", "flatten", "reshape"})
 """What a rotation ends with, that by an angle of 0, too."""
@@ -56,7 +59,7 @@ class OperandReader:
         factor = self.factor_on(steps, name, path)
         baked = 1.0
         if name == "Q":
-            baked = self.baked_scale(attention, factor, array.shape[-1])
+            baked = self.scale_of_query(steps, factor, array.shape[-1])
         factor *= baked
         if factor != 1.0:
             array = (array / factor).astype(array.dtype)
@@ -64,23 +67,56 @@ class OperandReader:
         steps.put(name, array, path[::-1])
         if baked != 1.0:
             origins = [without_factor(origin, baked) for origin in origins]
-        if name != "Q" and origins[0].projection is not None:
-            unread = self.meaning.unread_beside(name, attention)
-            if unread is None and name == "V":
-                unread = self.meaning.unread_values(attention)
-            if unread is not None:
-                origins = [Origin([unread.n], unread)]
-                array = self.projecting.split(unread, array.shape)
-                steps.put(name, array, [unread.n])
+        unread = self.unread_projection(name, attention)
+        if unread is not None:
+            origins = [Origin([unread.n], unread)]
+            array = self.projecting.split(unread, array.shape)
+            steps.put(name, array, [unread.n])
+
         projected = self.projecting.lay_out(name, origins, array, is_packed=is_packed(attention, name))
         if projected is None and name == "V" and "K" in steps.inputs:
             projected = self.projecting.with_unwritten(array, steps.inputs["K"])
         if projected is None:
-            if self.origins.is_unexplained(origins[0]):
-                steps.unexplained[name] = origins[0].last
-            return factor
-        self.put_projection(steps, name, projected, array)
+            self.take_as_given(steps, name, origins[0], array)
+        else:
+            self.put_projection(steps, name, projected, array)
+            self.put_unread_bias(steps, name)
         return factor
+
+    def unread_projection(self, name: str, attention: Attention) -> Projection | None:
+        """The keys or values that were projected and never read, where others are."""
+        if name == "Q":
+            return None
+        unread = self.meaning.unread_beside(name, attention)
+        if unread is None and name == "V":
+            unread = self.meaning.unread_values(attention)
+        return unread
+
+    def take_as_given(self, steps: Steps, name: str, origin: Origin, array: Array) -> None:
+        """An operand that nothing projected, perhaps turned; or of which nothing tells how it was."""
+        is_input = self.is_input(steps.attention, origin)
+        if self.origins.is_unexplained(origin) and not is_input:
+            steps.unexplained[name] = origin.last
+        elif name != "V":
+            self.put_turned(steps, name, origin, array)
+
+    def put_unread_bias(self, steps: Steps, name: str) -> None:
+        """The bias that was made for an operand, where nothing reads it."""
+        unread = self.meaning.unread_bias(name, steps.attention)
+        if unread is not None:
+            steps.put(f"b_{name}", self.graph.value(unread), [unread])
+            steps.unused.append(unread)
+
+    def put_turned(self, steps: Steps, name: str, origin: Origin, array: Array) -> None:
+        """Q or K that is given and turned by its position: as it was given, and as it is read."""
+        given = self.projecting.given_before_turn(origin, array)
+        if given is not None:
+            self.put_changes(steps, name, given.changed, given.event)
+
+    def is_input(self, attention: Attention, origin: Origin) -> bool:
+        """True for keys or values that are x itself, of which others are projected."""
+        projections = [origins[0].projection for origins in attention.origins.values()]
+        return any(projection is not None and projection.x in origin.path for projection in projections)
 
     def factor_on(self, steps: Steps, name: str, path: Sequence[int]) -> float:
         """What Q or K is multiplied by between its projection and the product."""
@@ -104,6 +140,33 @@ class OperandReader:
         if of_q == of_k:
             return self.scale_in_part(attention.origins["Q"], d_k)
         return of_q
+
+    def scale_of_query(self, steps: Steps, factor: float, width: int) -> float:
+        """The scale that the weight of Q has in it, of heads as wide as they were before it was made."""
+        d_k = self.columns_multiplied_out(steps.attention)
+        if d_k is None:
+            return self.baked_scale(steps.attention, factor, width)
+        steps.options["scale"] = float(1 / np.sqrt(d_k))
+        steps.note(f"Its weight is W_Q W_Kᵀ, multiplied out, of heads with {d_k} columns.")
+        return self.baked_scale(steps.attention, factor, d_k)
+
+    def columns_multiplied_out(self, attention: Attention) -> int | None:
+        """d_k of x (W_Q W_Kᵀ) xᵀ, whose keys are x itself: the size that the weights were summed over."""
+        of_q = attention.origins["Q"][0].projection
+        of_k = attention.origins["K"][0]
+        if of_q is None or of_k.projection is not None:
+            return None
+        if not is_same(self.graph.value(of_q.x), self.graph.value(of_k.last)):
+            return None
+        for n in (of_q.weight, *self.graph.ancestors(of_q.weight, most=NEAR_WEIGHT)):
+            product = self.graph.product(n)
+            if product is not None:
+                summed = [axis for axis in product.left_axes if axis not in product.axes]
+                sizes = [
+                    self.graph.value(product.left).shape[product.left_axes.index(axis)] for axis in summed
+                ]
+                return int(np.prod(sizes))
+        return None
 
     def scale_in_part(self, origins: Sequence[Origin], d_k: int) -> float:
         """1 / √d_k, if just a part of a packed weight was multiplied by it: W[0] /= np.sqrt(d_k)."""

@@ -204,27 +204,29 @@ class Origins:
         if graph.op(n) not in {"+", "add", "in place +"}:
             return None
         for product, bias in permutations(graph.parents(n), 2):
-            b = graph.value(bias)
             if graph.value(product).shape != value.shape:
                 continue
-            if b.shape == value.shape and b.ndim == 2:
-                spread = self.with_spread_bias(n, product, b)
-                if spread is not None:
-                    return spread
-            if b.shape == (value.shape[-2:-1] or (0,)) + (1,) and value.shape[-1] > 1:
-                of_rows = self.projection(product)
-                if of_rows is not None and of_rows.bias is None and of_rows.row_bias is None:
-                    rows = value.reshape(-1, value.shape[-1])
-                    return of_rows._replace(n=n, row_bias=b[:, 0], rows=rows)
-            if b.size != value.shape[-1]:
-                continue
-            if b.ndim > value.ndim:
-                continue
-            projection = self.projection(product)
-            if projection is not None and projection.bias is None:
-                rows = value.reshape(-1, value.shape[-1])
-                return projection._replace(n=n, bias=b.reshape(-1), rows=rows)
+            projection = self.plus(n, product, graph.value(bias))
+            if projection is not None:
+                return projection
         return None
+
+    def plus(self, n: int, product: int, b: Array) -> Projection | None:
+        """A projection with this bias: one for each column, or written out for all rows."""
+        value = self.graph.value(n)
+        if b.ndim == 2 and b.shape[1] == 1 < value.shape[-1]:
+            b = np.repeat(b, value.shape[-1], axis=1)  # of W x + b[:, None]
+        if b.ndim == 2 and b.shape == value.shape:
+            spread = self.with_spread_bias(n, product, b)
+            if spread is not None:
+                return spread
+        if b.size != value.shape[-1] or b.ndim > value.ndim:
+            return None
+        projection = self.projection(product)
+        if projection is None or projection.bias is not None:
+            return None
+        rows = value.reshape(-1, value.shape[-1])
+        return projection._replace(n=n, bias=b.reshape(-1), rows=rows)
 
     def with_spread_bias(self, n: int, product: int, b: Array) -> Projection | None:
         """A bias that was written out for every token: its rows are alike, or its columns."""

@@ -35,6 +35,13 @@ class ProjectedRows(NamedTuple):
     array: Array
 
 
+class Given(NamedTuple):
+    """An operand that nothing projected, and what was done with it since."""
+
+    event: int
+    changed: Changed
+
+
 class Projected(NamedTuple):
     """An operand as X W + b."""
 
@@ -296,7 +303,7 @@ class Projecting:
     def parts_of(
         self, name: str, projections: Sequence[Projection], width: int
     ) -> Iterator[list[Projection]]:
-        """What projections gave, or the columns of K or V in those of both, or of all three, Q, K, V as a rule."""
+        """What projections gave, or the columns of K or V in those of both, or of Q, K, V as a rule."""
         wholes = [projection for projection in projections if projection.rows.shape[1] == width]
         if wholes:
             yield wholes
@@ -379,6 +386,25 @@ class Projecting:
                 return None
             return projected._replace(stored=None, change=Changed(laid.array, stages), event=n)
         return self.changed_by_size(origin, after, between)
+
+    def given_before_turn(self, origin: Origin, array: Array) -> Given | None:
+        """What an operand was before it was turned by sines and cosines, where no weight projected it."""
+        if not self.reads_angles(origin.last):
+            return None
+        size = self.graph.value(origin.last).size
+        for n in self.graph.ancestors(origin.last, most=MOST_ON_THE_WAY):
+            value = self.graph.value(n)
+            is_made = any(self.graph.value(parent).size == size for parent in self.graph.parents(n))
+            if value.size != size or value.size != array.size or is_made:
+                continue
+            move = move_between(self.graph.value(origin.last), array)
+            if move is None:
+                return None
+            before = move(value)
+            after = Between(origin.last, array)
+            stages = changes(before, after, (), ()) or broken_turn(before, after)
+            return None if stages is None else Given(n, Changed(before, stages))
+        return None
 
     def reads_angles(self, n: int) -> bool:
         """True if sines or cosines went into it."""

@@ -203,7 +203,7 @@ class Recorder:
         self(site, value)
 
     def link(self, value: Any, parts: Sequence[Any], function: str) -> Any:
-        """Note what an array is stacked or cut of, which no expression of the program shows; give it back."""
+        """Note what an array is stacked or cut of, which no expression of the program shows."""
         self.guarded(self.see_linked, value, parts, function)
         return value
 

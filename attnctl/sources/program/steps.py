@@ -29,7 +29,7 @@ from attnctl.sources.program.attention import Attention
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.join import begins_softmax, is_base_two
 from attnctl.sources.program.lines import ChangeKind, classify
-from attnctl.sources.program.masks import MaskReader
+from attnctl.sources.program.masks import MaskReader, sees_other_regions_only
 from attnctl.sources.program.meant import Meaning
 from attnctl.sources.program.named import Layout, Steps
 from attnctl.sources.program.operands import OperandReader, settle_shared_heads
@@ -265,13 +265,17 @@ class StepReader:
                 off = hidden_in_effect(now.astype(float) - before)
             if off is None or (before <= HIDDEN).any() or (now <= HIDDEN).any():
                 continue
-            if lines[-1][1].shape != off.shape or lines[-1][1][off].max() > LEAST_NOTICED:
+            if lines[-1][1].shape != off.shape:
+                continue
+            if lines[-1][1][off].max() > LEAST_NOTICED and not sees_other_regions_only(off):
                 continue
             steps.note(
                 f"Its mask adds {float(now[off][0] - before[off][0]):.4g}, which hides as well as −∞."
             )
             scores = [(n, np.where(off, -np.inf, array)) for n, array in lines[number:begins]]
-            weights = [(n, np.where(off, 0.0, array)) for n, array in lines[begins:]]
+            weights = lines[begins:]
+            if not sees_other_regions_only(off):
+                weights = [(n, np.where(off, 0.0, array)) for n, array in weights]
             return [*lines[:number], *scores, *weights]
         return lines
 
@@ -473,10 +477,8 @@ def tokens_behind_heads(attention: Attention) -> Attention:
     """An attention over the heads of each token, laid out as was meant: its scores are none of these."""
     arrays = {name: array.swapaxes(-3, -2) for name, array in attention.arrays.items()}
     batch = [*attention.batch[:-1], arrays["Q"].shape[-3]]
-    events = tuple(line.n for line in attention.lines)
-    return replace(
-        attention, arrays=arrays, batch=batch, lines=[], over_heads=events or (attention.product,)
-    )
+    events = tuple(line.n for line in attention.lines) or (attention.product,)
+    return replace(attention, arrays=arrays, batch=batch, lines=[], over_heads=events)
 
 
 def sinks_shown(scores: Array, weights: Array) -> Array | None:

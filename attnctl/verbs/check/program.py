@@ -235,6 +235,8 @@ class ProgramJudge:
             return passed
         if steps.attention.over_heads:
             return self.passed_to_product(steps.attention.product)
+        if finding.mistake == "bias-missing" and self.is_projected_alike(steps, event):
+            return call_of(self.graph, event)
         if finding.mistake == "rotary-on-values":
             return self.call_of_helper(steps, event)
         if finding.mistake == "output-projection-missing":
@@ -304,6 +306,13 @@ class ProgramJudge:
         # A function of query, key and value reads what it is given; one of fewer rows chose among them.
         return calls.pop() if len(calls) == 1 and len(names) == 3 else None
 
+    def is_projected_alike(self, steps: Steps, event: int) -> bool:
+        """True if the line that projects an operand projects others, too: in a function that is called."""
+        place = place_of(self.graph, event)
+        projections = [origins[0].projection for origins in steps.attention.origins.values()]
+        lines = [place_of(self.graph, each.n).line for each in projections if each is not None]
+        return lines.count(place.line) > 1
+
     def passed_to_product(self, product: int) -> int | None:
         """The call that handed Q to the function that multiplies it by K."""
         multiplied = self.graph.product(product)
@@ -372,7 +381,7 @@ class ProgramJudge:
             return self.suspect_of_weights(steps, events, named)
         if named.startswith(("alibi", "softcap")):
             return self.suspect_of_scores(steps, events, named)
-        begins = step == CONCAT or (step in ROTATED and not named)
+        begins = step == CONCAT or step in ROTATED
         return events[0] if begins else events[-1]
 
     def suspect_of_scores(self, steps: Steps, events: Sequence[int], mistake: str) -> int:
@@ -413,7 +422,16 @@ class ProgramJudge:
             for n in reversed(steps.score_events):
                 if graph.op(n) in MASKS and triangle_of(graph, n) == steps.triangle:
                     return n  # it was laid over the scores, and hides nothing
+            return self.unread_mask(steps.triangle)
         return next(iter(steps.weight_events), None)
+
+    def unread_mask(self, triangle: int) -> int:
+        """What became of a triangle that hides nothing, as far as the program went with it."""
+        graph = self.graph
+        n = triangle
+        while graph.made_from(n):
+            n = graph.made_from(n)[-1]
+        return n
 
     def mask_to_blame(self, steps: Steps, mistake: str) -> int | None:
         """The mask itself, where it is added in the wrong sense, or its last axis is that of queries."""

@@ -80,6 +80,38 @@ def one_row_again(accused: Accused) -> ShownMistake | None:
     )
 
 
+def rows_are_one_list(accused: Accused) -> ShownMistake | None:
+    """Outputs that were written into rows of which each is one and the same list."""
+    graph = accused.graph
+    value = graph.value(accused.event)
+    if accused.step not in {HEAD_OUTPUTS, CONCAT, OUTPUT} or not graph.is_opaque(accused.event):
+        return None
+    if value.ndim != 2 or len(value) < 2 or not (value == value[:1]).all():
+        return None
+    return ShownMistake(
+        "rows-are-one-list",
+        "its rows are one and the same list, so that each holds what was written last",
+        "make a list for each row: [[0.0] * d for _ in range(n)]",
+        event=before_writes(graph, accused.event),
+    )
+
+
+def values_never_read(accused: Accused) -> ShownMistake | None:
+    """Weights that mix what V was projected of, or another array, while nothing reads V."""
+    events = accused.steps.events.get("V", [])
+    if accused.step != HEAD_OUTPUTS or len(events) != 1 or accused.graph.children[events[0]]:
+        return None
+    words = "V is projected and never read: the weights mix what it was projected of"
+    return ShownMistake("values-never-read", words, "multiply the weights by V")
+
+
+def before_writes(graph: Graph, event: int) -> int:
+    """What statements wrote into, as it was made."""
+    while graph.events[event].function == "in place" and graph.parents(event):
+        event = graph.parents(event)[0]
+    return event
+
+
 def appended_at(graph: Graph, event: int) -> int | None:
     """Where the list was filled of which an array is made."""
     of_array = graph.site(event)
@@ -109,11 +141,9 @@ def cut_off(accused: Accused) -> ShownMistake | None:
     value = graph.value(accused.event)
     if accused.step not in {HEAD_OUTPUTS, CONCAT, OUTPUT} or value.dtype.kind not in "iu":
         return None
-    made = accused.event
-    while graph.events[made].function == "in place" and graph.parents(made):
-        made = graph.parents(made)[0]
     words = f"it is written into whole numbers ({value.dtype}), so that what follows the point is cut off"
     fix = "fill an array of floating-point numbers: np.zeros(shape)"
+    made = before_writes(graph, accused.event)
     return ShownMistake("written-into-integers", words, fix, event=made)
 
 
@@ -219,6 +249,8 @@ def where_doubled(graph: Graph, event: int) -> int | None:
 
 LOOKS: tuple[Callable[[Accused], ShownMistake | None], ...] = (
     one_row_again,
+    rows_are_one_list,
+    values_never_read,
     inverted_mask,
     cut_off,
     sum_goes_on,
