@@ -241,6 +241,36 @@ def plant_other_sinusoids(case: WrongStep) -> Iterator[Plant]:
         yield Plant(case.put("positions", replace(op, start=start)), f"positions begin at {start}")
 
 
+def plant_other_waves(case: WrongStep) -> Iterator[Plant]:
+    """Sinusoids whose waves have other lengths, or that are all sines."""
+    op = case.op("positions")
+    if not isinstance(op, Sinusoid):
+        return
+    places = op.places[:, None]
+    columns = np.arange(op.d_model)
+    pairs = columns // 2
+    exponents = {
+        "its exponent counts columns, and not pairs of them": columns / op.d_model,
+        "its exponent counts columns twice, and not pairs of them": 2 * columns / op.d_model,
+        "its exponent is 4i / d and not 2i / d": 4 * pairs / op.d_model,
+        "its exponent is i / d and not 2i / d": pairs / op.d_model,
+        "its exponent has the other sign, so that waves grow shorter": -2 * pairs / op.d_model,
+    }
+    for said, exponent in exponents.items():
+        yield Plant(case.put("positions", wrong.By(partial(waves_of, places, exponent))), said)
+
+    angles = places * 10000.0 ** (-2 * pairs / op.d_model)
+    yield Plant(case.put("positions", wrong.By(lambda: np.sin(angles))), "every column is a sine")
+    yield Plant(case.put("positions", wrong.By(lambda: np.cos(angles))), "every column is a cosine")
+
+
+def waves_of(places: Array, exponent: Array) -> Array:
+    """Sines in even columns and cosines in odd ones, of angles place / 10000^exponent."""
+    angles = places * 10000.0**-exponent
+    is_even = np.arange(len(exponent)) % 2 == 0
+    return np.where(is_even, np.sin(angles), np.cos(angles))
+
+
 ELSEWHERE = "positions are counted from elsewhere: {}"
 COUNT_FROM = "{starts}"
 
@@ -479,6 +509,16 @@ FITTED_POSITIONS = (
         plant_other_sinusoids,
         why="Sines in the first half and cosines in the second, as tensor2tensor has them.",
         example="positions = np.concatenate([positions[:, ::2], positions[:, 1::2]], axis=-1)",
+    ),
+    about("positions", fitted=True, meant="sinusoidal")(
+        "sinusoid-waves-wrong",
+        "the waves of the positions are others: {}",
+        "take sin(pos / 10000^(2i/d)) in column 2i and its cosine in column 2i + 1",
+        plant_other_waves,
+        why="i counts pairs of columns; a loop or an arange over all columns counts something else.",
+        example="column = np.arange(d_model)\n"
+        "angles = np.arange(n)[:, None] / 10000 ** (column / d_model)\n"
+        "positions = np.where(column % 2 == 0, np.sin(angles), np.cos(angles))",
     ),
     about("X", fitted=True, meant="learned")(
         "positions-start",

@@ -13,6 +13,7 @@ from attnctl.math.derivation import Rotary
 from attnctl.math.names import (
     EMBEDDINGS,
     MEMORY,
+    POSITIONS,
     X,
 )
 from attnctl.sources.program.attention import Attention
@@ -22,12 +23,13 @@ from attnctl.sources.program.join import begins_softmax
 from attnctl.sources.program.meant import Meaning
 from attnctl.sources.program.named import LEFT_AS_IT_IS, Layout, Steps, sequences
 from attnctl.sources.program.origin import Origin, Origins, Projection
-from attnctl.sources.program.projected import Projected, Projecting, distinct_heads
+from attnctl.sources.program.projected import Projected, ProjectedRows, Projecting, distinct_heads
 from attnctl.sources.program.relations import (
     Array,
     is_same,
     ratio,
 )
+from attnctl.sources.program.sinusoids import table_added
 
 LARGEST_PART = 0.6
 """The share of a packed weight that is that of Q: a third, or half beside keys of fewer heads."""
@@ -320,11 +322,23 @@ class OperandReader:
             steps.put(X, sequences(of_q.array, batch), [of_q.event])
         if of_k is not None and (of_q is None or not is_same(rows_of(of_k.array), rows_of(of_q.array))):
             steps.put(MEMORY, sequences(of_k.array, batch), [of_k.event])
-        if self.asked.get("positions") == "sinusoidal" and of_q is not None:
+        if of_q is not None:
+            self.read_positions(steps, of_q, batch)
+
+    def read_positions(self, steps: Steps, of_q: ProjectedRows, batch: int) -> None:
+        """Embeddings and sinusoids, where X is their sum: if asked for, or where these are unusual."""
+        if self.asked.get("positions") == "sinusoidal":
             added = self.meaning.added_and_dropped(of_q.event)
             if added is not None:
                 steps.put(EMBEDDINGS, sequences(of_q.array, batch), [of_q.event])
                 steps.events[X] = [added]
+            return
+        table = table_added(self.graph, of_q.event)
+        if table is None or "positions" in self.asked or "positions" in steps.options:
+            return
+        steps.put(EMBEDDINGS, sequences(self.graph.value(table.embeddings), batch), [table.embeddings])
+        steps.put(POSITIONS, table.rows, [table.positions])
+        steps.options[POSITIONS] = "sinusoidal"
 
 
 def rows_of(array: Array) -> Array:

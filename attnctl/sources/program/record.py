@@ -56,6 +56,9 @@ OF_MODULE = "weight"
 OF_LINEAR = "weight of a Linear"
 """What made a matrix that is (out, in), as the modules of torch have it."""
 
+TRAINING = "training"
+"""Whether a module was training when it was called: dropout is on then."""
+
 PLAIN = {int, float, bool, str, bytes, type(None), complex, slice}
 PLAIN |= {np.float64, np.float32, np.int64, np.bool_, np.intp}
 """Types of which nothing is recorded."""
@@ -101,7 +104,7 @@ class Event:
     returned_at: list[int] = field(default_factory=list)
     """The sites of calls that handed it on: of what a helper computed, who asked for it."""
     arguments: dict[str, Any] = field(default_factory=dict)
-    """Of a call of ARGUMENTS: what it was given, arrays as {"event": number}."""
+    """Of a call of ARGUMENTS: what it was given, arrays as {"event": number}; of a module, its mode."""
 
 
 @dataclass
@@ -302,6 +305,8 @@ class Recorder:
                 and self.sites[site].what.startswith("call")
             ):
                 event.returned_at.append(site)
+            if call is not None and call.module is not None:
+                event.arguments[TRAINING] = vars(call.module).get(TRAINING) is True
             if isinstance(value, (list, tuple)) and call is not None:
                 # Loops of Python made it: all that tells what of is what their function was given.
                 given = self.events_of(parts, site, but=value)
@@ -322,6 +327,8 @@ class Recorder:
             self.events[number].arguments = {
                 name: self.argument(argument, site) for name, argument in call.arguments
             }
+        if call is not None and call.module is not None:
+            self.events[number].arguments[TRAINING] = vars(call.module).get(TRAINING) is True
 
     def argument(self, value: Any, site: int) -> Any:
         if is_array(value):

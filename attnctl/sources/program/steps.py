@@ -36,7 +36,7 @@ from attnctl.sources.program.operands import OperandReader, settle_shared_heads
 from attnctl.sources.program.origin import BENT, Origins
 from attnctl.sources.program.outputs import OutputReader
 from attnctl.sources.program.projected import match_columns
-from attnctl.sources.program.record import OF_LINEAR, OF_MODULE
+from attnctl.sources.program.record import OF_LINEAR, OF_MODULE, TRAINING
 from attnctl.sources.program.relations import (
     HIDDEN,
     Array,
@@ -350,15 +350,34 @@ class StepReader:
         return is_same(self.origins.tokens(of_k.projection), self.graph.value(of_v.last))
 
     def drops_after_eval(self, n: int) -> bool:
-        """True for F.dropout where the program said eval() last: without training= it goes on."""
+        """True for F.dropout in a module that is not training: without training= it goes on."""
         graph = self.graph
         event = graph.events[n]
         if event.function in {OF_LINEAR, OF_MODULE} or not event.callers:
             return False
+        is_training = self.mode_around(n)
+        if is_training is not None:
+            return not is_training
         outermost = event.callers[-1]
         before = graph.recording.files.get(outermost.file, "").split("\n")[: outermost.line]
         modes = [mode[1] or mode[2] for line in before if (mode := SAYS_MODE.search(line))]
         return modes[-1:] == ["eval"]
+
+    def mode_around(self, n: int) -> bool | None:
+        """Whether the module was training whose call an event stands in; None where none is known."""
+        graph = self.graph
+        around = graph.events[n].callers[1:]
+        for m, event in graph.events.items():
+            if m <= n:
+                continue
+            if event.site == graph.events[n].site:
+                break  # another call: what told of this one was not kept
+            if TRAINING not in event.arguments:
+                continue
+            sites = [graph.sites[site] for site in (event.site, *event.returned_at)]
+            if any((site.file, site.line) in around for site in sites):
+                return bool(event.arguments[TRAINING])
+        return None
 
     def scaled_in(self, lines: Sequence[tuple[int, Array]]) -> list[int]:
         """The lines that are the one before, times a constant."""

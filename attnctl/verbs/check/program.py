@@ -20,14 +20,27 @@ from attnctl.base.setting import Given
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.intended import trace_of_arrays
 from attnctl.math.derivation import Rotary
-from attnctl.math.names import CONCAT, HEAD_OUTPUTS, MASKED, OUTPUT, SCALED, W_O, WEIGHTS, X
+from attnctl.math.names import (
+    CONCAT,
+    EMBEDDINGS,
+    HEAD_OUTPUTS,
+    MASKED,
+    OUTPUT,
+    POSITIONS,
+    SCALED,
+    W_O,
+    WEIGHTS,
+    X,
+)
 from attnctl.record import LAID_OUT, Trace
 from attnctl.sources.program import RecordedProgram
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.handed import Handing
 from attnctl.sources.program.named import Steps
+from attnctl.sources.program.operands import TURNING
 from attnctl.sources.program.place import Expression, call_of, line_of, path_of, place_of, point_at
 from attnctl.sources.program.relations import Array, is_near, is_same, softmax
+from attnctl.sources.program.sinusoids import where_waves_are_made
 from attnctl.sources.program.visibility import triangle_of
 from attnctl.verbs.check.report import Finding, ProgramListing, Report, StepPlace, Unjudged
 from attnctl.verbs.check.shown import Accused, shown_mistake
@@ -114,6 +127,11 @@ class ProgramJudge:
     def judge_anew(self, steps: Steps) -> AttentionJudgement:
         settings = self.make_settings(steps.options)
         whole = self.check_most(steps, settings)
+        if any(finding.step == POSITIONS and finding.mistake is None for finding in whole.findings):
+            # No table that anybody gets by mistake: positions of a kind that is not known here.
+            steps = without_table(steps)
+            settings = self.make_settings(steps.options)
+            whole = self.check_most(steps, settings)
         whole = replace(whole, notes=(*steps.notes, *whole.notes))
         if whole.agrees is not True and self.ends_agree(steps, settings):
             # Law one: the output decides.
@@ -372,6 +390,8 @@ class ProgramJudge:
         events = steps.events.get(step) or steps.events.get(WEIGHTS) or [steps.attention.output]
         if step in {"Q", "K", "V"}:
             return self.suspect_of_operand(steps, step, events, named)
+        if step in {POSITIONS, *ROTATED}:
+            return self.suspect_of_positions(step, events, named)
         if step in {"scores", SCALED} and "tiled" in named:
             return steps.events.get("K_shared", events)[0]
         if named.startswith(("scale", "no-scale")) and step != "scores":
@@ -379,16 +399,24 @@ class ProgramJudge:
             return (scaled or events)[-1]
         if step == WEIGHTS:
             return self.suspect_of_weights(steps, events, named)
-        if named.startswith(("alibi", "softcap")):
-            return self.suspect_of_scores(steps, events, named)
-        begins = step == CONCAT or step in ROTATED
-        return events[0] if begins else events[-1]
+        return self.suspect_of_scores(steps, step, events, named)
 
-    def suspect_of_scores(self, steps: Steps, events: Sequence[int], mistake: str) -> int:
-        """Where a bias was made, or a cap begins."""
+    def suspect_of_positions(self, step: str, events: Sequence[int], mistake: str) -> int:
+        """Where waves were given their lengths, or Q and K turned: what follows only moves these."""
+        if mistake == "sinusoid-waves-wrong":
+            return where_waves_are_made(self.graph, events[0])
+        if step == POSITIONS or not mistake:
+            return events[0]
+        turned = [n for n in events if self.graph.op(n) in TURNING]
+        return (turned or events)[-1]
+
+    def suspect_of_scores(self, steps: Steps, step: str, events: Sequence[int], mistake: str) -> int:
+        """Where a bias was made, or a cap begins; of what heads give where they begin to be merged."""
         if mistake.startswith("alibi"):
             return self.bias_added(steps, (steps.events.get("alibi_scores") or events)[-1])
-        return next((n for n in steps.score_events if self.graph.op(n) == "tanh"), events[-1])
+        if mistake.startswith("softcap"):
+            return next((n for n in steps.score_events if self.graph.op(n) == "tanh"), events[-1])
+        return events[0] if step == CONCAT else events[-1]
 
     def bias_added(self, steps: Steps, sum_event: int) -> int:
         """The bias that is added to scores, where it is an array of its own; else where it is added."""
@@ -476,6 +504,14 @@ class ProgramJudge:
                     return steps.weight_events[number + 1]
                 return steps.score_events[-1]
         return events[-1]
+
+
+def without_table(steps: Steps) -> Steps:
+    """Steps whose X is given, and not the sum of embeddings and positions."""
+    left_out = {POSITIONS, EMBEDDINGS}
+    arrays = {name: array for name, array in steps.arrays.items() if name not in left_out}
+    options = {name: value for name, value in steps.options.items() if name != POSITIONS}
+    return replace(steps, arrays=arrays, options=options)
 
 
 def operand_of(graph: Graph, n: int, node: ast.expr, operand: int) -> ast.expr | None:
