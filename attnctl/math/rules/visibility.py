@@ -156,8 +156,10 @@ class Window(VisibilityRule):
         return self.visible_to_any(last, first, keys)
 
     def mistaken(self, keys: int) -> Iterator[NearMiss]:
-        """One end or both are one off."""
-        for left, right in ((-1, -1), (1, 1), (-1, 0), (1, 0), (0, -1), (0, 1)):
+        """One end or both are one off: of a window that reaches as far on both sides, both first."""
+        both = ((-1, -1), (1, 1))
+        one = ((-1, 0), (1, 0), (0, -1), (0, 1))
+        for left, right in (*both, *one) if self.left == self.right else (*one, *both):
             moved = (self.left, left), (self.right, right)
             ends = [None if end is None else end + by for end, by in moved]
             if all(end is None or end >= 0 for end in ends):

@@ -28,11 +28,14 @@ from attnctl.sources.program.relations import (
 )
 from attnctl.sources.program.visibility import (
     TRIANGLES,
+    Meant,
     hidden_keys,
     shows_triangle,
     triangle_of,
     what_was_meant,
+    window_shown,
 )
+from attnctl.sources.program.words import keys_before_said
 
 FUSED_MASK = "attn_mask"
 """What a library's own attention calls its mask."""
@@ -105,6 +108,7 @@ class MaskReader:
         meant = what_was_meant(
             hidden, self.asked, causal=causal, is_newest=is_newest, first_query=first_query
         )
+        meant = self.as_said(meant, hidden)
         steps.options |= meant.options
         if self.asked.get("causal") and self.is_newest_of_all(hidden):
             steps.options.setdefault("causal_offset", hidden.shape[-1] - 1)
@@ -112,6 +116,21 @@ class MaskReader:
             steps.notes.append(meant.note)
         for name, array in meant.arrays.items():
             steps.put(name, array, steps.score_events[:1])
+
+    def as_said(self, meant: Meant, hidden: Array) -> Meant:
+        """The window that the program's own words tell of, where its mask has one key more or fewer."""
+        if not meant.options.get("causal"):
+            return meant
+        shown = window_shown(hidden, meant.options.get("causal_offset", 0))
+        if shown is None:
+            return meant
+        said = {count for text in self.graph.recording.files.values() for count in keys_before_said(text)}
+        near = {count for count in said if abs(count - shown) == 1}
+        if shown in said or len(near) != 1:
+            return meant
+        (left,) = near
+        note = f"Its own words say that a query sees its own key and {plural(left, 'key')} before."
+        return meant._replace(options=meant.options | {"window": (left, 0)}, note=note)
 
     def is_beside_causal(self, steps: Steps, hidden: Array) -> bool:
         """True for cross-attention, or an encoder's, in a program whose decoder is causal."""

@@ -41,7 +41,7 @@ from attnctl.sources.program.operands import TURNING
 from attnctl.sources.program.place import Expression, call_of, line_of, path_of, place_of, point_at
 from attnctl.sources.program.relations import Array, is_near, is_same, softmax
 from attnctl.sources.program.sinusoids import where_waves_are_made
-from attnctl.sources.program.visibility import triangle_of
+from attnctl.sources.program.visibility import TRIANGLES, triangle_of
 from attnctl.verbs.check.report import Finding, ProgramListing, Report, StepPlace, Unjudged
 from attnctl.verbs.check.shown import Accused, shown_mistake
 from attnctl.verbs.check.truth import Truth
@@ -64,6 +64,10 @@ OF_ANOTHER_LAYER = "weights-of-another-layer"
 
 MASKS = frozenset({"where", "masked_fill", "+", "*", "in place", "in place +", "masked_fill_", "multiply"})
 
+COMPARISONS = frozenset({"compare", "less", "less_equal", "greater", "greater_equal", *TRIANGLES})
+
+NEAR_MASK = 30
+"""Arrays between scores and the comparison that their mask is made of."""
 
 AXIS_PASSED = re.compile(r"\b(axis|dim)s?\s*=\s*(?!None\b)[a-zA-Z_]")
 """An axis that a function does not say itself: its call says it, or leaves it to a default."""
@@ -429,6 +433,8 @@ class ProgramJudge:
         """What makes a mask wrong: itself, slots that are no keys, or what it hid and nobody read."""
         if mistake in MASK_MADE_WRONG:
             return steps.triangle
+        if mistake == "window-off-by-one":
+            return self.where_window_ends(steps)
         if step not in {MASKED, WEIGHTS}:
             return None
         if mistake in {"mask-inverted", "mask-transposed"} or steps.is_mask_inverted:
@@ -437,6 +443,19 @@ class ProgramJudge:
             return steps.empty_slots
 
         return self.mask_without_effect(steps)
+
+    def where_window_ends(self, steps: Steps) -> int | None:
+        """The comparison by which the last query does not see the first key."""
+        graph = self.graph
+        for n in reversed(steps.score_events):
+            for m in graph.ancestors(n, most=NEAR_MASK):
+                value = graph.value(m)
+                if graph.op(m) not in COMPARISONS or value.ndim < 2:
+                    continue
+                last = value.reshape(-1, *value.shape[-2:])[0, -1]
+                if last[0] != last[-1]:
+                    return m
+        return None
 
     def mask_without_effect(self, steps: Steps) -> int | None:
         """What was to hide keys and does not: its result is read by nothing, or it hides none."""
