@@ -194,6 +194,7 @@ NUMBERS_OF_ALL = {
     "backward-last-block-dropped": "of rounding a number of blocks up",
     "softmax-epsilon": "the largest term is exp(0)",
     "sinusoids-wrong": "the base of the paper, which no setting changes",
+    "sinusoid-waves-wrong": "the base of the paper, which no setting changes",
 }
 """Fixes with a number that holds in every plan, and why."""
 

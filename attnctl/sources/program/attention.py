@@ -189,16 +189,27 @@ class AttentionFinder:
         tried: Counter[int] = Counter()
         for n in [*graph.events]:
             site = graph.events[n].site
-            is_row = graph.has_value(n) and graph.value(n).ndim == 1 and graph.is_searched(n)
-            if not is_row or not graph.is_float(n) or tried[site] == MOST_TRIED_AT_ONCE:
+            row = self.row_of(n)
+            if row is None or tried[site] == MOST_TRIED_AT_ONCE:
                 continue
-            if graph.note_output_of_loop(n):
-                attention = self.attention_at(n)
+            if graph.note_output_of_loop(row):
+                attention = self.attention_at(row)
                 if attention is not None:
                     found.append(attention)
             else:
                 tried[site] += 1
         return found
+
+    def row_of(self, n: int) -> int | None:
+        """A row that loops made of single numbers; of a matrix whose rows are all one, that one."""
+        graph = self.graph
+        if not graph.has_value(n) or not graph.is_float(n) or not graph.is_searched(n):
+            return None
+        value = graph.value(n)
+        if value.ndim == 1:
+            return n
+        is_one = value.ndim == 2 and len(value) > 1 and bool((value == value[:1]).all())
+        return graph.make_event(n + 1, n, value[0], [n]) if is_one and value[0].any() else None
 
     def attention_at(self, n: int) -> Attention | None:
         """The attention whose last product, or whose only call, this event is."""

@@ -187,11 +187,7 @@ class Meaning:
             return None
 
         width = own.rows.shape[1]
-        vectors = [
-            n
-            for n in graph.events
-            if n < attention.output and graph.has_value(n) and graph.value(n).shape == (width,)
-        ]
+        vectors = [n for n in graph.events if graph.has_value(n) and graph.value(n).shape == (width,)]
         sites = {
             graph.events[n].site for n in vectors if any(is_same(graph.value(n), bias) for bias in read)
         }

@@ -288,8 +288,9 @@ class Recorder:
                 taken.append(waiting.pop())
         return taken
 
-    def events_of(self, values: Any, site: int, but: Any = None) -> list[int]:
-        return [self.event_of(array, site) for array in arrays_in(values) if array is not but]
+    def events_of(self, operands: Sequence[Any], site: int, but: Any = None) -> list[int]:
+        arrays = [array for operand in operands for array in arrays_in(operand)]
+        return [self.event_of(array, site) for array in arrays if array is not but]
 
     def see_result(self, site: int, value: Any, parts: list[Any], call: Call | None) -> None:
         """A new event; or, of an array that is known, another name of it."""
@@ -591,6 +592,8 @@ def is_nested(value: Any) -> bool:
         return len(value) > 1 and all(isinstance(number, NUMBERS) for number in value)
     rows = value
     while type(rows[0]) in {list, tuple} and rows[0] and type(rows[0][0]) in {list, tuple}:
+        if not all(type(row) in {list, tuple} and len(row) == len(rows[0]) for row in rows):
+            return False
         rows = rows[0]
     if not all(type(row) in {list, tuple} and len(row) == len(rows[0]) for row in rows):
         return False
@@ -635,7 +638,10 @@ def numbers_of(value: Any) -> np.ndarray[Any, Any] | None:
             value = value.float()
         array = np.array(value.numpy())
     else:
-        array = np.array(value, subok=False)
+        try:
+            array = np.array(value, subok=False)
+        except ValueError:  # lists of other lengths in a list
+            return None
     if array.dtype.kind in "fiub" and array.size <= MOST_NUMBERS:
         return array
     return None
