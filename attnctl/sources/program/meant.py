@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
+import numpy as np
+
 from attnctl.sources.program.attention import Attention
 from attnctl.sources.program.called import is_called
 from attnctl.sources.program.graph import Graph
@@ -26,6 +28,13 @@ IS_BIAS_OF = {
     name: re.compile(rf"(.*[_.])?(b(ias)?_?{name}\w*|{name}\w*_?b(ias)?)", re.IGNORECASE) for name in "QKV"
 }
 """What the biases of Q, K and V are called: b_v, bv, v_bias, bias_value."""
+
+
+NEAR_ONE = 1e-2
+"""How far a mean square may be off 1 by what a norm adds below its root."""
+
+MOST_OF_NORM = 12
+"""Arrays that a norm makes of its rows."""
 
 
 TO_NUMPY = frozenset({"numpy", "asarray", "array", "__array__"})
@@ -199,6 +208,20 @@ class Meaning:
                 return n
         return None
 
+    def unread_norm(self, x: int, before: int) -> int | None:
+        """What an input was normalized to, before it was projected, if nothing reads that."""
+        graph = self.graph
+        shape = graph.value(x).shape
+        for n in graph.events:
+            if not x < n < before or graph.children[n] or not graph.has_value(n):
+                continue
+            value = graph.value(n)
+            if value.shape != shape or not is_normalized(value):
+                continue
+            if x in graph.ancestors(n, most=MOST_OF_NORM) and not is_normalized(graph.value(x)):
+                return n
+        return None
+
     def meant_instead(self, steps: Steps, name: str, projected: Projected) -> int | None:
         """The weight that was made for an operand, where it is projected with another one's."""
         if not projected.is_whole:
@@ -314,3 +337,9 @@ class Meaning:
             if added and not graph.children[child]:
                 return child
         return None
+
+
+def is_normalized(rows: Array) -> bool:
+    """True if each row has a mean square of 1, as layer norm and RMS norm give before they are trained."""
+    squares = (rows.astype(float) ** 2).mean(-1)
+    return rows.dtype.kind == "f" and bool(np.abs(squares - 1).max(initial=0.0) < NEAR_ONE)

@@ -49,6 +49,8 @@ class Steps:
     """Where slots of a cache are read that nothing was written to."""
     written_over: int | None = None
     """Where a cache's rows were written over while others are free: all that follows is wrong by that."""
+    unread_norm: int | None = None
+    """What X was normalized to, where nothing reads it."""
     dropped: int | None = None
     """Where dropout made some weights 0: what follows is judged by nothing."""
     notes: list[str] = field(default_factory=list)

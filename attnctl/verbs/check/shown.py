@@ -96,6 +96,17 @@ def rows_are_one_list(accused: Accused) -> ShownMistake | None:
     )
 
 
+def norm_never_read(accused: Accused) -> ShownMistake | None:
+    """Rows that are projected as they were before they were normalized."""
+    norm = accused.steps.unread_norm
+    if norm is None or accused.step not in {"Q", "K", "V"}:
+        return None
+    words = f"{accused.step} is projected of x as it was before its norm, which nothing reads"
+    calls = accused.graph.events[norm].returned_at
+    site = calls[-1] if calls else None
+    return ShownMistake("norm-never-read", words, "project what the norm gave", event=norm, site=site)
+
+
 def values_never_read(accused: Accused) -> ShownMistake | None:
     """Weights that mix what V was projected of, or another array, while nothing reads V."""
     events = accused.steps.events.get("V", [])
@@ -248,6 +259,7 @@ def where_doubled(graph: Graph, event: int) -> int | None:
 
 
 LOOKS: tuple[Callable[[Accused], ShownMistake | None], ...] = (
+    norm_never_read,
     one_row_again,
     rows_are_one_list,
     values_never_read,
