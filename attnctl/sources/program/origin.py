@@ -209,7 +209,34 @@ class Origins:
             projection = self.plus(n, product, graph.value(bias))
             if projection is not None:
                 return projection
+        return self.of_sum(n)
+
+    def of_sum(self, n: int) -> Projection | None:
+        """x W + s (x A) B, a weight and what adapts it (LoRA, Hu et al. 2021): one projection."""
+        graph = self.graph
+        parents = graph.parents(n)
+        shape = graph.value(n).shape
+        if len(parents) != 2 or any(graph.value(parent).shape != shape for parent in parents):
+            return None
+        for base, adapter in permutations(parents):
+            whole = self.projection(base)
+            added = self.multiplied_out(adapter)
+            if whole is None or added is None or whole.x != added.x:
+                continue
+            if whole.matrix.shape == added.matrix.shape and added.bias is None:
+                rows = graph.value(n).reshape(whole.rows.shape)
+                return whole._replace(n=n, matrix=whole.matrix + added.matrix, rows=rows)
         return None
+
+    def multiplied_out(self, n: int) -> Projection | None:
+        """s (x A) B, as one projection of x; None of what is projected once, or with a bias."""
+        origin = self.origin(n)
+        outer = origin.projection
+        inner = None if outer is None else self.projection(outer.x)
+        if outer is None or inner is None or inner.bias is not None or outer.bias is not None:
+            return None
+        factor = ratio(self.graph.value(origin.last), self.graph.value(n)) or 1.0
+        return inner._replace(n=n, matrix=inner.matrix @ outer.matrix * factor)
 
     def plus(self, n: int, product: int, b: Array) -> Projection | None:
         """A projection with this bias: one for each column, or written out for all rows."""

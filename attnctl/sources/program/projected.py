@@ -35,7 +35,7 @@ class ProjectedRows(NamedTuple):
     array: Array
 
 
-class Given(NamedTuple):
+class GivenOperand(NamedTuple):
     """An operand that nothing projected, and what was done with it since."""
 
     event: int
@@ -387,7 +387,7 @@ class Projecting:
             return projected._replace(stored=None, change=Changed(laid.array, stages), event=n)
         return self.changed_by_size(origin, after, between)
 
-    def given_before_turn(self, origin: Origin, array: Array) -> Given | None:
+    def given_before_turn(self, origin: Origin, array: Array) -> GivenOperand | None:
         """What an operand was before it was turned by sines and cosines, where no weight projected it."""
         if not self.reads_angles(origin.last):
             return None
@@ -403,7 +403,7 @@ class Projecting:
             before = move(value)
             after = Between(origin.last, array)
             stages = changes(before, after, (), ()) or broken_turn(before, after)
-            return None if stages is None else Given(n, Changed(before, stages))
+            return None if stages is None else GivenOperand(n, Changed(before, stages))
         return None
 
     def reads_angles(self, n: int) -> bool:
