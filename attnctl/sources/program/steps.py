@@ -456,7 +456,20 @@ class StepReader:
                 cap = ratio(lines[tanh][1], lines[after][1])
                 if abs(cap * scale - 1) < 1e-2:
                     return CapShown(float(f"{cap:.6g}"), after)
-        return None
+        return self.cap_without_tanh(lines, number, begins)
+
+    def cap_without_tanh(
+        self, lines: Sequence[tuple[int, Array]], number: int, begins: int
+    ) -> CapShown | None:
+        """A cap that divides scores and multiplies them again, as nobody does but for what is between."""
+        if number + 1 >= begins:
+            return None
+        before, divided, again = (line for _, line in lines[number - 1 : number + 2])
+        share = ratio(before, divided)
+        cap = ratio(divided, again)
+        if not 0 < share < 1 or abs(share * cap - 1) > 1e-6:
+            return None
+        return CapShown(float(f"{cap:.6g}"), number + 1)
 
     def is_added_again(self, steps: Steps, n: int) -> bool:
         """True if what is added to the scores is the array that was added to them before."""

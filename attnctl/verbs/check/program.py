@@ -42,6 +42,7 @@ from attnctl.sources.program.place import Expression, call_of, line_of, path_of,
 from attnctl.sources.program.relations import Array, is_near, is_same, softmax
 from attnctl.sources.program.sinusoids import where_waves_are_made
 from attnctl.sources.program.visibility import TRIANGLES, triangle_of
+from attnctl.verbs.check.around import broken_around
 from attnctl.verbs.check.report import Finding, ProgramListing, Report, StepPlace, Unjudged
 from attnctl.verbs.check.shown import Accused, shown_mistake
 from attnctl.verbs.check.truth import Truth
@@ -164,6 +165,8 @@ class ProgramJudge:
             for accusation in accusations
             if accusation.place.line
         }
+        if not accusations:
+            whole = replace(whole, broken=(*whole.broken, *broken_around(self.graph, steps)))
         whole = replace(whole, places=places, program=self.listing(steps))
         return AttentionJudgement(whole, accusations)
 

@@ -365,6 +365,8 @@ class CheckedTrace:
         if self.report.unasked:
             return f"agrees with {self.report.unasked}"
         if not self.report.findings:
+            if self.report.broken:
+                return self.report.broken[0].rstrip(".")
             return "" if self.report.agrees else "cannot tell"
         first = self.report.findings[0]
         return f"{first.step}: {first.words}" if first.words else f"{first.step} is wrong"
