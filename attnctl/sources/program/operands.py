@@ -320,20 +320,20 @@ class OperandReader:
             of_q = of_k  # of a sentence with itself, as far as one can tell
         if of_q is not None:
             normed = self.with_unread_norm(steps, of_q)
-            if of_k is not None and of_k.event == of_q.event:
-                of_k = normed
-            of_q = normed
+            if normed is not None:
+                of_k = normed if of_k is not None and of_k.event == of_q.event else of_k
+                of_q = normed
             steps.put(X, sequences(of_q.array, batch), [of_q.event])
         if of_k is not None and (of_q is None or not is_same(rows_of(of_k.array), rows_of(of_q.array))):
             steps.put(MEMORY, sequences(of_k.array, batch), [of_k.event])
         if of_q is not None:
             self.read_positions(steps, of_q, batch)
 
-    def with_unread_norm(self, steps: Steps, of_q: ProjectedRows) -> ProjectedRows:
+    def with_unread_norm(self, steps: Steps, of_q: ProjectedRows) -> ProjectedRows | None:
         """X as it was normalized, where it was and nothing reads that."""
         norm = self.meaning.unread_norm(of_q.event, steps.attention.product)
         if norm is None:
-            return of_q
+            return None
         steps.unread_norm = norm
         steps.unused.append(norm)
         return ProjectedRows(norm, self.graph.value(norm))

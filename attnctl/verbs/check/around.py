@@ -1,14 +1,23 @@
-"""What stands around an attention that is right by itself: the residual that its output is added to."""
+"""What stands around an attention that is right by itself: the residual, the cache."""
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
 from attnctl.math.names import CONCAT, HEAD_OUTPUTS, OUTPUT
 from attnctl.sources.program.graph import Graph
+from attnctl.sources.program.handed import Handing
 from attnctl.sources.program.meant import is_normalized
 from attnctl.sources.program.named import Steps
-from attnctl.sources.program.place import place_of
+from attnctl.sources.program.place import path_of, place_of
 
 ADDED = frozenset({"+", "add", "in place +"})
+
+FILLING = frozenset({"append", "extend", "insert", "update", "setdefault"})
 
 MOST_OF_NORM = 12
 """Arrays between rows and their norm."""
@@ -17,13 +26,79 @@ MOST_MOVED = 6
 """Arrays between an output and the sum that it is added in: dropout, and what only moves it."""
 
 
-def broken_around(graph: Graph, steps: Steps) -> tuple[str, ...]:
+def broken_around(handing: Handing, steps: Steps, earlier: Sequence[Steps]) -> Iterator[str]:
     """What is wrong beside the attention, in sentences that begin with its place."""
+    graph = handing.graph
     residual = residual_of_normed(graph, steps)
-    if residual is None:
-        return ()
-    words = "the output is added to what the norm gave, and what came before the norm is lost"
-    return (f"{place_of(graph, residual)}: {words}: write x = x + attention(norm(x)).",)
+    if residual is not None:
+        words = "the output is added to what the norm gave, and what came before the norm is lost"
+        yield f"{place_of(graph, residual)}: {words}: write x = x + attention(norm(x))."
+
+    shared = list_of_all_calls(handing, steps)
+    if shared is not None and begins_with_another(steps, earlier):
+        words = f"{shared.name} is one list for all calls, and keys of another sequence are still in it"
+        yield f"{shared.place}: {words}: write {shared.name}=None, and make a list where it is None."
+
+
+# --- a cache that is a default ---
+
+
+class SharedDefault(NamedTuple):
+    name: str
+    place: str
+
+
+def list_of_all_calls(handing: Handing, steps: Steps) -> SharedDefault | None:
+    """A parameter whose default is a list or a dict that its function fills: def step(x, keys=[])."""
+    graph = handing.graph
+    for caller in graph.events[steps.attention.product].callers:
+        function = handing.function_at(caller)
+        if function is None:
+            continue
+        filled = names_filled(function)
+        for name, default in defaults(function.args):
+            if name in filled and isinstance(default, (ast.List, ast.Dict)):
+                place = f"{path_of(graph, caller.file)}:{default.lineno}:{default.col_offset + 1}"
+                return SharedDefault(name, place)
+    return None
+
+
+def names_filled(function: ast.AST) -> set[str]:
+    """The variables that a function appends to, or writes into by key."""
+    filled = set()
+    for node in ast.walk(function):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if method in FILLING:
+                filled.add(name)
+            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()):
+                filled.add(name)
+    return filled
+
+
+def defaults(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr]]:
+    positional = [*arguments.posonlyargs, *arguments.args]
+    behind = positional[len(positional) - len(arguments.defaults) :]
+    for parameter, default in zip(behind, arguments.defaults, strict=True):
+        yield parameter.arg, default
+    for parameter, keyword in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if keyword is not None:
+            yield parameter.arg, keyword
+
+
+def begins_with_another(steps: Steps, earlier: Sequence[Steps]) -> bool:
+    """True if the keys begin with all those of an attention before, and other ones follow."""
+    keys = steps.attention.arrays["K"]
+    queries = steps.attention.arrays["Q"].shape[-2]
+    for other in earlier:
+        before = other.attention.arrays["K"]
+        count = before.shape[-2]
+        is_shorter = before.shape[:-2] == keys.shape[:-2] and count + queries <= keys.shape[-2]
+        if is_shorter and np.array_equal(before, keys[..., :count, :]):
+            return True
+    return False
+
+
+# --- a residual ---
 
 
 def residual_of_normed(graph: Graph, steps: Steps) -> int | None:

@@ -166,7 +166,11 @@ class ProgramJudge:
             if accusation.place.line
         }
         if not accusations:
-            whole = replace(whole, broken=(*whole.broken, *broken_around(self.graph, steps)))
+            earlier = [
+                other for other in self.program.steps if other.attention.output < steps.attention.output
+            ]
+            broken = broken_around(self.handing, steps, earlier)
+            whole = replace(whole, broken=(*whole.broken, *broken))
         whole = replace(whole, places=places, program=self.listing(steps))
         return AttentionJudgement(whole, accusations)
 
@@ -239,7 +243,8 @@ class ProgramJudge:
         suspect = self.suspect(steps, finding.step, finding.mistake)
         event = Truth(self.graph, steps, report, finding.step).move_on(finding.step, suspect)
         made = None
-        if steps.triangle is not None and finding.step in {MASKED, WEIGHTS}:
+        is_of_mask = (finding.mistake or "").startswith(("mask", "causal"))
+        if steps.triangle is not None and (is_of_mask or finding.step in {MASKED, WEIGHTS}):
             made = (steps.triangle, "the mask was made at")
         call = self.other_place(steps, report, finding, event)
         shown = shown_mistake(Accused(self.graph, steps, report, finding, event))

@@ -366,7 +366,7 @@ class CheckedTrace:
             return f"agrees with {self.report.unasked}"
         if not self.report.findings:
             if self.report.broken:
-                return self.report.broken[0].rstrip(".")
+                return self.report.broken[0].partition(": ")[2].rstrip(".")
             return "" if self.report.agrees else "cannot tell"
         first = self.report.findings[0]
         return f"{first.step}: {first.words}" if first.words else f"{first.step} is wrong"
