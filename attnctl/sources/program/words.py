@@ -94,8 +94,8 @@ def bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             return
         case _:
             return
-    for target, value in pairs:
-        if isinstance(target, ast.Name):
-            yield target.id, value
-        elif isinstance(target, ast.Attribute):
-            yield target.attr, value
+    for bound, value in pairs:
+        if isinstance(bound, ast.Name):
+            yield bound.id, value
+        elif isinstance(bound, ast.Attribute):
+            yield bound.attr, value
