@@ -25,7 +25,7 @@ USUAL_STARTS = (0, 1)
 """The first position, as people count."""
 
 
-class Table(NamedTuple):
+class AddedTable(NamedTuple):
     """Positions, and the embeddings that they are added to."""
 
     embeddings: int
@@ -34,7 +34,7 @@ class Table(NamedTuple):
     """(token, d_model)."""
 
 
-def table_added(graph: Graph, x: int) -> Table | None:
+def table_added(graph: Graph, x: int) -> AddedTable | None:
     """The table of which an array is the sum with embeddings, if it is laid out as nobody usually does."""
     if graph.op(x) not in ADDED:
         return None
@@ -45,7 +45,7 @@ def table_added(graph: Graph, x: int) -> Table | None:
         rows = value.reshape(value.shape[-2:])
         if len(rows) < 2 or np.abs(rows).max() > 1 or not reads_waves(graph, positions):
             continue
-        return None if is_usual(rows) else Table(embeddings, positions, rows)
+        return None if is_usual(rows) else AddedTable(embeddings, positions, rows)
     return None
 
 

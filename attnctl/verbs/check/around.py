@@ -124,7 +124,10 @@ def residual_of_normed(graph: Graph, steps: Steps) -> int | None:
 
 def sum_with(graph: Graph, steps: Steps, x: int) -> int | None:
     """The sum of an output and the rows that it was projected of."""
-    last = next(steps.events[name][-1] for name in (OUTPUT, CONCAT, HEAD_OUTPUTS) if name in steps.events)
+    made = [steps.events[name][-1] for name in (OUTPUT, CONCAT, HEAD_OUTPUTS) if name in steps.events]
+    if not made:
+        return None
+    last = made[0]
     edge = [last]
     for _ in range(MOST_MOVED):
         children = [child for n in edge for child in graph.made_from(n)]

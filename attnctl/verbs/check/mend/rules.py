@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from attnctl.math.names import CONCAT, HEAD_OUTPUTS, MASKED, OUTPUT, SCALED, WEIGHTS, X
-from attnctl.verbs.check.mend import axes, heads, masks, names, scales, sums
+from attnctl.verbs.check.mend import axes, heads, made, masks, names, scales, sums
 from attnctl.verbs.check.mend.change import Rule
 
 AXES = (axes.keep_axis, axes.change_axis, axes.say_axis)
@@ -77,6 +77,12 @@ RULES_OF_MISTAKE: Mapping[str, Sequence[Rule]] = {
     "dropout": (sums.train_only,),
     "batch-first": (sums.put_batch_first,),
     "online": (sums.rescale_sum,),
+    "rows-are-one-list": (made.make_each_row,),
+    "values-never-read": (made.read_unused,),
+    "norm-never-read": (made.read_unused,),
+    "bias-missing": (made.add_unused,),
+    "written-into-integers": (sums.make_floats,),
+    "sinusoid-waves": (made.exchange_waves,),
 }
 """By the first words of its name."""
 
@@ -86,8 +92,8 @@ RULES_OF_STEP: Mapping[str, Sequence[Rule]] = {
     "K": (*NAMES, *ALIKE, *SPLITS, *TURNS, heads.repeat_each),
     "V": (*NAMES, names.exchange_targets, *SPLITS, *TURNS, heads.repeat_each),
     "scores": (*NAMES, *TURNS, *SCALES),
-    "Q_rotated": (heads.repeat_all, *ALIKE, sums.start_positions),
-    "K_rotated": (heads.repeat_all, *ALIKE, sums.start_positions),
+    "Q_rotated": (heads.repeat_all, *ALIKE, sums.start_positions, sums.change_sign),
+    "K_rotated": (heads.repeat_all, *ALIKE, sums.start_positions, sums.change_sign),
     SCALED: (*SCALES, sums.change_sign),
     MASKED: (*SENSES, *TRIANGLES, *ALIGNED),
     WEIGHTS: (
