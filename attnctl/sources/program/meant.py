@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -160,8 +161,8 @@ class Meaning:
         if "," in site.target:
             targets = [word.strip() for word in site.target.strip("()").split(",")]
             made = [m for m, other in graph.events.items() if other.site == event.site]
-            if len(made) == len(targets):
-                targets = [targets[made.index(n)]]
+            if len(made) % len(targets) == 0:
+                targets = [targets[made.index(n) % len(targets)]]
 
         names = list(event.names)
         for target in targets:
@@ -206,6 +207,18 @@ class Meaning:
             is_named = any(IS_BIAS_OF[name].fullmatch(word) for word in self.names(n))
             if graph.events[n].site in sites or is_named:
                 return n
+        return self.row_left(read)
+
+    def row_left(self, read: Sequence[Array]) -> int | None:
+        """The row of an array of three, where the others are read as biases: b_q, b_k, b_v = rows."""
+        graph = self.graph
+        for n in [*graph.events]:
+            if not graph.has_value(n) or graph.value(n).shape != (3, *read[0].shape):
+                continue
+            rows = graph.value(n)
+            left = [number for number, row in enumerate(rows) if not any(is_same(row, b) for b in read)]
+            if len(left) == 1:
+                return graph.make_event(n + 1, n, rows[left[0]], [n])
         return None
 
     def unread_norm(self, x: int, before: int) -> int | None:

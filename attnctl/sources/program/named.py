@@ -41,6 +41,8 @@ class Steps:
     """How Q and K are turned by their positions, where they are."""
     unused: list[int] = field(default_factory=list)
     """Weights that were made for it, and that it does not read."""
+    in_vain: list[str] = field(default_factory=list)
+    """Operands that were made, and in whose place another one is read."""
     borrowed: list[str] = field(default_factory=list)
     """Its weights that it reads of another layer."""
     triangle: int | None = None

@@ -47,6 +47,7 @@ from attnctl.sources.program.relations import (
     rows_sum_to_one,
     softmax,
 )
+from attnctl.sources.program.unread import UnreadReader
 from attnctl.sources.program.visibility import (
     hidden_keys,
     shows_triangle,
@@ -73,6 +74,7 @@ class StepReader:
         self.asked = dict(asked)
         self.operands = OperandReader(graph, origins, meaning, asked)
         self.masks = MaskReader(graph, meaning, asked)
+        self.unread = UnreadReader(graph, origins, meaning)
         self.outputs = OutputReader(graph, origins, meaning)
 
     def read(self, attention: Attention) -> Steps:
@@ -90,6 +92,7 @@ class StepReader:
         prescale = 1.0
         for name in "QKV":
             prescale *= self.operands.read(steps, name, layout)
+        self.unread.settle(steps)
         settle_shared_heads(steps)
         self.operands.settle_rotation(steps)
         self.operands.read_inputs(steps, batch)

@@ -211,8 +211,8 @@ def triangle_of(graph: Graph, n: int, depth: int = NEAR) -> int | None:
             if not graph.children[child]:
                 near += graph.parents(child)
     for parent in near:
-        if graph.op(parent) in TRIANGLES or is_written_triangle(graph, parent):
-            return parent
+        if is_triangle(graph, parent):
+            return first_triangle(graph, parent)
     for parent in near:
         # What a triangle becomes on its way to hide scores is still a mask; a bias of many values is none.
         is_scores = depth == NEAR and graph.value(parent).size == graph.value(n).size
@@ -223,6 +223,20 @@ def triangle_of(graph: Graph, n: int, depth: int = NEAR) -> int | None:
             if made is not None:
                 return made
     return None
+
+
+def is_triangle(graph: Graph, n: int) -> bool:
+    return graph.op(n) in TRIANGLES or is_written_triangle(graph, n)
+
+
+def first_triangle(graph: Graph, n: int) -> int:
+    """What a triangle was first: before it was negated, cast, compared, or filled with −∞."""
+    for _ in range(NEAR):
+        before = [parent for parent in graph.parents(n) if is_triangle(graph, parent)]
+        if not before:
+            break
+        n = before[0]
+    return n
 
 
 def is_mask(value: Array) -> bool:

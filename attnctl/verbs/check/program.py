@@ -505,6 +505,11 @@ class ProgramJudge:
         return None
 
     def suspect_of_operand(self, steps: Steps, step: str, events: Sequence[int], mistake: str) -> int:
+        if step in steps.in_vain:
+            of_others = {n for name in "QKV" if name != step for n in steps.events.get(name, ())}
+            own = [n for n in events if n not in of_others]
+            product = steps.attention.output if step == "V" else steps.attention.product
+            return own[0] if own else product
         written = [n for n in events if self.graph.op(n) == "in place"]
         if written and not mistake:
             return written[-1]
@@ -530,7 +535,7 @@ class ProgramJudge:
                 if number + 1 < len(steps.weight_events):
                     return steps.weight_events[number + 1]
                 return steps.score_events[-1]
-        return events[-1]
+        return events[-1] if mistake else events[0]
 
 
 def without_table(steps: Steps) -> Steps:

@@ -16,4 +16,4 @@ k = linear(x, w_k, b_k)
 v = linear(x, w_v)  # wrong: bias-missing
 scores = q @ k.T / np.sqrt(d)
 e = np.exp(scores - scores.max(-1, keepdims=True))
-print((e / e.sum(-1, keepdims=True) @ v).round(3), b_v.shape)
+print((e / e.sum(-1, keepdims=True) @ v).round(3))
