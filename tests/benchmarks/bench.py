@@ -281,11 +281,11 @@ def without_orjson():
     """The dumps of somebody who has not installed it."""
     from attnctl.store import json_file
 
-    theirs, json_file.orjson = json_file.orjson, None
+    theirs, json_file.find_orjson = json_file.find_orjson, lambda: None
     try:
         yield
     finally:
-        json_file.orjson = theirs
+        json_file.find_orjson = theirs
 
 
 def dumps():
