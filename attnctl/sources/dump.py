@@ -101,19 +101,22 @@ class OfArrays(Source):
         settings: Settings,
         layer: int | None = None,
         words: tuple[str, ...] = (),
+        *,
+        by_torch: bool = False,
     ) -> None:
         from attnctl.inputs.plan.intended import trace_of_arrays
 
         super().__init__(settings=settings)
         self.arrays = arrays if isinstance(arrays, Trace) else trace_of_arrays(arrays)
         self.layer, self.words = layer, words
+        self.by_torch = by_torch
 
     def plans(self, settings: Settings | None = None) -> Sequence[Plan]:
         from attnctl.inputs.plan.intended import plan_arrays, under_our_names
 
         asked = settings or self.settings
         trace = under_our_names(self.arrays, asked, self.layer)
-        return [plan_arrays(trace, asked, trace.header)]
+        return [replace(plan_arrays(trace, asked, trace.header), by_torch=self.by_torch)]
 
 
 def settings_over(trace: Trace, config: str | None, flags: Given) -> Settings | None:

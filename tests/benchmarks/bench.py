@@ -199,6 +199,8 @@ def attend_alone():
         ours = partial(attnctl.attend, arrays, dtype=dtype, keep=["head_outputs"], **options)
         with one_core():
             yield f"attend {what}, one core / torch", ratio(ours, theirs), most
+            by_torch = partial(ours, engine="torch")
+            yield f"attend {what}, one core, --engine torch / torch", ratio(by_torch, theirs), 1.2
             if kv_heads == 8 and not options:
                 floor = partial(products, *arrays.values())
                 yield f"the two products, {what} / torch", ratio(floor, theirs), ""

@@ -78,8 +78,8 @@ class Stretch:
     def factor_of_queries(self) -> float | None:
         """The power of two that scores are multiplied by where queries may be, to the same digits.
 
-        A tile has many times as many scores as numbers in its queries. The range of half precision is so small
-        that digits might be lost.
+        A tile has many times as many scores as numbers in its queries. In the small range of half precision
+        digits might be lost.
         """
         product, scaling = self.steps[:2]
         if not isinstance(product.op, MatMulT) or not isinstance(scaling.op, Scale):
