@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ENGINE = "--engine torch"
 KERNEL = "scaled_dot_product_attention"
 TYPES = ("float32", "float64")
-MASKED = 2**22
+MASKED = 2**20
 """Numbers of a mask at a time."""
 
 ADDED = (Add, Slope, Hide)
@@ -56,8 +56,11 @@ def refuse_unlike_torch(keep: Keep, steps: Collection[str], dtype: str, *, is_ed
         raise AttnError(f"{ENGINE}: edits change steps inside of the kernel; leave out --edit, or --engine")
     if not steps:
         return
-    kept = f"{all_of(sorted(steps))} are asked for" if keep else "all steps are asked for"
-    raise AttnError(f"{ENGINE}: {kept}, and {KERNEL} gives the output alone; add --step {HEAD_OUTPUTS}")
+
+    asked = "all steps" if keep is None else all_of(sorted(steps))
+    raise AttnError(
+        f"{ENGINE}: {asked} are asked for, and {KERNEL} gives the output alone; add --step {HEAD_OUTPUTS}"
+    )
 
 
 def fill_by_torch(stretch: Stretch | None, progress: Progress | None = None) -> list[list[int]]:
@@ -66,7 +69,7 @@ def fill_by_torch(stretch: Stretch | None, progress: Progress | None = None) -> 
     Raises AttnError where torch is not installed, or its kernel does not do these steps.
     """
     call = call_of(stretch)
-    assert stretch is not None
+    assert stretch is not None  # or it had raised
     torch = import_torch()
 
     with warnings.catch_warnings(), torch.inference_mode():
@@ -87,12 +90,16 @@ def import_torch() -> Any:
 
 def call_of(stretch: Stretch | None) -> KernelCall:
     """The call that does what these steps do. Raises AttnError where there is none."""
-    steps = () if stretch is None else stretch.steps
+    if stretch is None:
+        raise AttnError(f"{ENGINE}: no attention of scores here; leave out --engine")
+
+    steps = stretch.steps
     kinds = [type(step.op) for step in steps]
-    if kinds[:2] != [MatMulT, Scale] or kinds[-2:] != [Softmax, MatMul]:
-        said = all_of([step.name for step in steps]) or "no attention of scores"
+    begins_alike = kinds[:2] == [MatMulT, Scale]
+    ends_alike = kinds[-2:] == [Softmax, MatMul]
+    if not begins_alike or not ends_alike:
+        said = all_of([step.name for step in steps])
         raise AttnError(f"{ENGINE}: {KERNEL} does not do these steps: {said}; leave out --engine")
-    assert stretch is not None
     if not stretch.in_range:
         raise AttnError(f"{ENGINE}: numbers so large that scores overflow; leave out --engine")
 
@@ -119,23 +126,34 @@ def is_plain(call: KernelCall, stretch: Stretch) -> bool:
     if not call.added:
         return True
 
-    op = call.added[0].op
-    is_causal = isinstance(op, Hide) and [type(rule) for rule in op.rules] == [Causal]
-    if len(call.added) > 1 or not isinstance(op, Hide) or not is_causal:
+    first = call.added[0]
+    hide = first.op
+    if len(call.added) > 1 or not isinstance(hide, Hide):
         return False
-    is_square = stretch.queries == stretch.keys and isinstance(op.offset, int) and op.offset == 0
-    return is_square and not op.places and len(call.added[0].inputs) == 1
+
+    has_mask = len(first.inputs) > 1
+    kinds = [type(rule) for rule in hide.rules]
+    if has_mask or hide.places or kinds != [Causal]:
+        return False
+    if stretch.queries != stretch.keys:
+        return False
+    return isinstance(hide.offset, int) and hide.offset == 0
 
 
 def attend(torch: Any, call: KernelCall, stretch: Stretch, *, is_causal: bool) -> None:
-    arrays = [stretch.outside[name] for name in (call.queries, call.keys, call.values)]
-    *lead, _, _ = stretch.kept[call.mixed.name].shape
-    by_batch = [array.reshape(-1, lead[-1], *array.shape[-2:]) for array in arrays]
-    q, k, v = map(torch.from_numpy, by_batch)
+    """Fill the outputs of all heads at once."""
+    heads = stretch.lead[-1]
+    outputs = stretch.kept[call.mixed.name]
+
+    tensors = []
+    for name in (call.queries, call.keys, call.values):
+        array = stretch.outside[name]
+        by_batch = array.reshape(-1, heads, *array.shape[-2:])
+        tensors.append(torch.from_numpy(by_batch))
 
     kernel = torch.nn.functional.scaled_dot_product_attention
-    out = kernel(q, k, v, is_causal=is_causal, scale=call.scale)
-    stretch.kept[call.mixed.name][...] = out.numpy().reshape(stretch.kept[call.mixed.name].shape)
+    found = kernel(*tensors, is_causal=is_causal, scale=call.scale).numpy()
+    outputs[...] = found.reshape(outputs.shape)
 
 
 def attend_in_parts(
@@ -152,12 +170,13 @@ def attend_in_parts(
         mask[blind] = 0  # a row that sees nothing is 0 / 0 there
 
         q = stretch.outside[call.queries][lead][rows]
-        k, v = (stretch.outside[name][lead][keys] for name in (call.keys, call.values))
-        of_one_head = [torch.from_numpy(array)[None, None] for array in (q, k, v)]
-        out = kernel(*of_one_head, attn_mask=torch.from_numpy(mask), scale=call.scale)
+        k = stretch.outside[call.keys][lead][keys]
+        v = stretch.outside[call.values][lead][keys]
+        tensors = [torch.from_numpy(array)[None, None] for array in (q, k, v)]
+        found = kernel(*tensors, attn_mask=torch.from_numpy(mask), scale=call.scale)
 
         outputs = stretch.kept[call.mixed.name][lead][rows]
-        outputs[...] = out[0, 0].numpy()
+        outputs[...] = found[0, 0].numpy()
         outputs[blind] = 0
         empty += [[*lead, rows.start + int(row)] for row in np.flatnonzero(blind)]
         if progress:
