@@ -28,9 +28,17 @@ IMPORT_NUMPY = [sys.executable, "-c", "import numpy"]
 
 
 def processor():
-    """The name that the processor gives itself."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.split(": ", 1)[1] for line in lines if line.startswith("model name")), "a processor")
+    """The name that the processor gives itself, and what tells it from others of that name."""
+    if not Path("/proc/cpuinfo").exists():
+        return "a processor"
+
+    said = {}
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        said.setdefault(name.strip(), value.strip())
+    name = said.get("model name", "a processor")
+    widest = "AVX-512" if "avx512f" in said.get("flags", "") else "no AVX-512"
+    return f"{name}, family {said.get('cpu family')}, model {said.get('model')}, {widest}"
 
 
 def processor_time():
