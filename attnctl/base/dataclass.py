@@ -50,12 +50,15 @@ def find_fields(cls: type, *, kw_only: bool) -> Fields:
     That one matches each annotation that is a text against three patterns. It is shown types in their
     place, and no class variable.
     """
-    texts = vars(cls).get("__annotations__", {})
+    make = dataclasses.dataclass(init=False, eq=False, repr=False, kw_only=kw_only)
+    texts = vars(cls).get("__annotations__")
+    if not texts:  # none, or as Python 3.14 has those that are no texts
+        return dataclasses.fields(make(cls))
+
     of_fields = {name: text for name, text in texts.items() if not is_of_class(text)}
-    cls.__annotations__ = {
-        name: object if isinstance(text, str) else text for name, text in of_fields.items()
-    }
-    dataclasses.dataclass(init=False, eq=False, repr=False, kw_only=kw_only)(cls)
+    types = {name: object if isinstance(text, str) else text for name, text in of_fields.items()}
+    cls.__annotations__ = types
+    make(cls)
     cls.__annotations__ = texts
 
     fields = dataclasses.fields(cls)
