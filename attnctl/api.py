@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import is_dataclass, replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from attnctl.base.errors import AttnError, collect_problems, raise_all
 from attnctl.base.values import MOST, POSITIVE, SEED, BadValueError, short_value, whole_number, words
@@ -306,19 +306,24 @@ def attend(
     keep: Collection[str] | None = None,
     progress: Progress | None = None,
     layer: int | None = None,
+    engine: Literal["torch"] | None = None,
     **options: Unpack[ArrayOptions],
 ) -> Trace:
     """The operator itself on arrays: Q K V, or X and weights, as `plan_arrays` reads them.
 
     Arrays under names of torch or of Hugging Face are read as ours, one `layer` of them.
-    Only the steps to `keep` are held; where none of them is n × n, memory stays bounded. Raises
-    AttnError with every array that is missing, not finite or does not fit.
+    Only the steps to `keep` are held; where none of them is n × n, memory stays bounded. With the
+    `engine` "torch" head outputs come of torch's own kernel. Raises AttnError with every array that is
+    missing, not finite or does not fit.
     """
     from attnctl.sources.dump import OfArrays
 
     check_kept(keep)
+    if engine not in {None, "torch"}:
+        raise AttnError(f'engine: {short_value(engine)}, expected "torch" or None')
     asked = choose_settings(settings, options, OF_ARRAYS)
-    return Trace.of(OfArrays(arrays, asked, layer).run(keep=keep, progress=progress)[0])
+    source = OfArrays(arrays, asked, layer, by_torch=engine is not None)
+    return Trace.of(source.run(keep=keep, progress=progress)[0])
 
 
 @spelled_out(ArrayOptions)

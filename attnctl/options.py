@@ -7,6 +7,7 @@ names and types are written from it by the tests, for editors and type checkers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
@@ -77,6 +78,14 @@ class ArrayOptions(Options, total=False):
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+@cache
+def parameters_of(options: type) -> list[Parameter]:
+    return [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind.__forward_arg__)
+        for name, kind in options.__annotations__.items()
+    ]
+
+
 def spelled_out(options: type) -> Callable[[Function], Function]:
     """Give a function that takes ``**options`` a signature with each of them as a keyword.
 
@@ -86,10 +95,7 @@ def spelled_out(options: type) -> Callable[[Function], Function]:
     def spell(function: Function) -> Function:
         given = signature(function)
         named = [own for own in given.parameters.values() if own.kind is not Parameter.VAR_KEYWORD]
-        each_option = [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind.__forward_arg__)
-            for name, kind in options.__annotations__.items()
-        ]
+        each_option = parameters_of(options)
         function.__signature__ = given.replace(parameters=[*named, *each_option])  # type: ignore[attr-defined]
         return function
 

@@ -2,7 +2,10 @@
 
 import dataclasses
 import pickle
+import sys
+import typing
 from dataclasses import FrozenInstanceError, field
+from types import ModuleType
 
 import pytest
 
@@ -123,3 +126,35 @@ def test_what_builds_on_a_frozen_class_may_keep_more_but_moves_no_field():
     kept.seen = True
     with pytest.raises(FrozenInstanceError, match=r"^cannot assign to field 'left'$"):
         kept.left = 2
+
+
+WITH_TEXTS = """
+from __future__ import annotations
+from dataclasses import field
+from typing import ClassVar
+
+@make(frozen=True)
+class Noted:
+    left: int
+    kind: ClassVar[str] = "window"
+    names: dict[str, int | None] = field(default_factory=dict)
+"""
+
+
+def test_annotations_that_are_texts_stay_as_they_are(monkeypatch):
+    made = []
+    for make in (dataclass, dataclasses.dataclass):
+        module = ModuleType(make.__module__ + ".noted")
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        module.make = make
+        exec(WITH_TEXTS, vars(module))
+        made.append(module.Noted)
+
+    ours, pythons = made
+    assert ours.__annotations__ == pythons.__annotations__
+    assert typing.get_type_hints(ours) == typing.get_type_hints(pythons)
+    for own, theirs in zip(dataclasses.fields(ours), dataclasses.fields(pythons), strict=True):
+        assert (own.name, own.type, own.kw_only) == (theirs.name, theirs.type, theirs.kw_only)
+        assert own.default_factory == theirs.default_factory
+    assert ours(left=1) == dataclasses.replace(ours(left=2), left=1)
+    assert ours.kind == "window"

@@ -28,12 +28,12 @@ else:
         if cls is None:
             return lambda cls: dataclass(cls, frozen=frozen, eq=eq, repr=repr, kw_only=kw_only)
         cls.__doc__ = cls.__doc__ or cls.__name__  # else that one parses a signature for one
-        dataclasses.dataclass(init=False, eq=False, repr=False, kw_only=kw_only)(cls)
+        fields = find_fields(cls, kw_only=kw_only)
         methods = {
-            **initialize(cls),
-            **(repr_method(cls) if repr else {}),
-            **(compare(cls, frozen=frozen) if eq else {}),
-            **(freeze(cls) if frozen else {}),
+            **initialize(cls, fields),
+            **(repr_method(fields) if repr else {}),
+            **(compare(fields, frozen=frozen) if eq else {}),
+            **(freeze(cls, fields) if frozen else {}),
         }
         for name in methods.keys() - vars(cls).keys():
             setattr(cls, name, methods[name])
@@ -41,10 +41,38 @@ else:
 
 
 Methods = dict[str, Any]
+Fields = tuple[dataclasses.Field[Any], ...]
 
 
-def initialize(cls: type) -> Methods:
-    fields = [field for field in dataclasses.fields(cls) if field.init]
+def find_fields(cls: type, *, kw_only: bool) -> Fields:
+    """The fields of a class, as the standard library finds them.
+
+    That one matches each annotation that is a text against three patterns. It is shown types in their
+    place, and no class variable.
+    """
+    make = dataclasses.dataclass(init=False, eq=False, repr=False, kw_only=kw_only)
+    texts = vars(cls).get("__annotations__")
+    if not texts:  # none, or as Python 3.14 has those that are no texts
+        return dataclasses.fields(make(cls))
+
+    of_fields = {name: text for name, text in texts.items() if not is_of_class(text)}
+    types = {name: object if isinstance(text, str) else text for name, text in of_fields.items()}
+    cls.__annotations__ = types
+    make(cls)
+    cls.__annotations__ = texts
+
+    fields = dataclasses.fields(cls)
+    for field in fields:
+        field.type = of_fields.get(field.name, field.type)
+    return fields
+
+
+def is_of_class(annotation: object) -> bool:
+    return isinstance(annotation, str) and annotation.startswith("ClassVar")
+
+
+def initialize(cls: type, every: Fields) -> Methods:
+    fields = [field for field in every if field.init]
     names = frozenset(field.name for field in fields)
     in_order = [field.name for field in fields if not field.kw_only]
     defaults = {field.name: field.default for field in fields if field.default is not MISSING}
@@ -69,8 +97,8 @@ def initialize(cls: type) -> Methods:
     return {"__init__": fill}
 
 
-def repr_method(cls: type) -> Methods:
-    names = [field.name for field in dataclasses.fields(cls) if field.repr]
+def repr_method(fields: Fields) -> Methods:
+    names = [field.name for field in fields if field.repr]
 
     def text(self: object) -> str:
         said = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
@@ -79,8 +107,8 @@ def repr_method(cls: type) -> Methods:
     return {"__repr__": text}
 
 
-def compare(cls: type, *, frozen: bool) -> Methods:
-    names = [field.name for field in dataclasses.fields(cls) if field.compare]
+def compare(fields: Fields, *, frozen: bool) -> Methods:
+    names = [field.name for field in fields if field.compare]
     values = attrgetter(*names) if names else type
 
     def equal(self: object, other: object) -> bool:
@@ -92,9 +120,9 @@ def compare(cls: type, *, frozen: bool) -> Methods:
     return {"__eq__": equal, "__hash__": number if frozen else None}
 
 
-def freeze(cls: type) -> Methods:
+def freeze(cls: type, fields: Fields) -> Methods:
     """Each field is set once, by `__init__`; an instance of just this class has no other attributes."""
-    names = {field.name for field in dataclasses.fields(cls)}
+    names = {field.name for field in fields}
 
     def set_once(self: object, name: str, value: object) -> None:
         if name in vars(self) if name in names else type(self) is cls:

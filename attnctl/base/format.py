@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TextIO
+from typing import IO, Any, TextIO
+
+from attnctl.base.namedtuple import NamedTuple
 
 
 class Format(NamedTuple):

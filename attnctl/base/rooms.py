@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from attnctl.base.namedtuple import NamedTuple
 
 if TYPE_CHECKING:
     from attnctl.base.verb import Formats, Verb

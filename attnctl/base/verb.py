@@ -2,9 +2,9 @@
 
 # Annotations are types here: as text, `NamedTuple` would compile each at every start.
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from attnctl.base.format import Format
+from attnctl.base.namedtuple import NamedTuple
 
 SECTIONS = ("Look", "Learn", "Compare", "Build", "Files")
 """Of the first page of help, in the order in which a newcomer meets them."""

@@ -2,6 +2,7 @@
 
 # Annotations are types here, which `command` reads: as text, each would be compiled again.
 from attnctl.base.errors import AttnError
+from attnctl.base.values import words
 from attnctl.cli import options
 from attnctl.cli.model import NOT_BESIDE_MODEL, OF_OURS, SECTION, run_layers
 from attnctl.cli.options import argument, command, option
@@ -40,6 +41,15 @@ def attend(  # noqa: PLR0913  (options, and groups of them)
         section=SECTION,
     ),
     max_memory: options.MemoryToRun = None,
+    engine: str | None = option(
+        "torch: head outputs by torch's own kernel, where it is installed; scores and weights it has not.",
+        words("torch"),
+        section=options.TO_RUN,
+        terms=[
+            options.excludes("model", "--engine torch: of arrays alone; leave it out with --model"),
+            options.excludes("cost", "--engine torch: nothing is carried out with --cost; leave one out"),
+        ],
+    ),
     cost: options.Cost = False,
     edits: options.Edits,
     view: options.ViewOptions,
@@ -70,7 +80,12 @@ def attend(  # noqa: PLR0913  (options, and groups of them)
         trace = open_dump(file, Arguments(rename=options.renames(name or []))).trace()
     flags = {**arrays, **attention, **gradients, **edits, "max_memory": max_memory}
     if model is None:
-        asked = OfArrays(trace, settings_to_attend(trace, config, flags), options.layer_number(layer))
+        asked = OfArrays(
+            trace,
+            settings_to_attend(trace, config, flags),
+            options.layer_number(layer),
+            by_torch=engine is not None,
+        )
         carry_out([asked], cost, view, output)
         return
     from attnctl.inputs.arrays.foreign import variable_of

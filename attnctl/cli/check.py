@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import strftime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from attnctl import api
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.files import STANDARD_INPUT
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.setting import ARRAYS, Given
 from attnctl.base.setting import ATTENTION as OF_KIND
 from attnctl.base.values import TOLERANCE, whole_number

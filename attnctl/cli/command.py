@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.rooms import module_of_commands
 
 if TYPE_CHECKING:

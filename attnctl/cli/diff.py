@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 from attnctl import api
 from attnctl.base.errors import AttnError, Exit, raise_all
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.values import TOLERANCE
 from attnctl.base.words import plural
 from attnctl.cli import options

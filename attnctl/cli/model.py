@@ -4,9 +4,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, Given
 from attnctl.base.values import MOST, Plain, Reader, whole_number
 from attnctl.cli import options

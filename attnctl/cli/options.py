@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial, wraps
 from inspect import Parameter, signature
-from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from attnctl.base.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.base.files import announce_output
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.rooms import formats_of
 from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, Given, Setting
 from attnctl.base.values import HEADS, MOST, BadValueError, Plain, Reader, whole_number, words

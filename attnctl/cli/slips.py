@@ -7,9 +7,9 @@ is a sentence: each would run as something else, or be refused in words that lea
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from attnctl.base.errors import AttnError
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.rooms import module_of_commands
 from attnctl.cli.command import find_command
 from attnctl.drawing.screen.text import shell_line

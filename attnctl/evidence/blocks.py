@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, fields, replace
 from math import sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.evidence.allowed import FACTOR, Strictness, root_mean_square, typical
 from attnctl.evidence.judge import Gap, blur_of, judge_step, vanishes
 from attnctl.evidence.precision import Precision, to_float64
@@ -23,8 +24,9 @@ from attnctl.evidence.record import Record, Values, expect_surely, with_shapes
 from attnctl.evidence.rounding import LEAST_RUNS, Known, LargeRuns, noise
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.ops import AddScaled, Gate, Given, Hide, Merge, Op, Placed, Project, Remainder, Unstated
+from attnctl.math.ops import Given, Hide, Merge, Op, Placed, Project, Unstated
 from attnctl.math.ops.base import RowWise
+from attnctl.math.ops.models import AddScaled, Gate, Remainder
 from attnctl.math.ops.norms import Norm
 from attnctl.record import Trace
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 from functools import partial
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.evidence.allowed import FACTOR, root_mean_square, spread
 from attnctl.evidence.blocks import axes_of, stretch
 from attnctl.evidence.precision import FLOAT32, Precision, cut_bits, evident, on_grid, round_bits

@@ -40,7 +40,8 @@ from attnctl.evidence.allowed import FACTOR, allowed_error
 from attnctl.evidence.precision import FLOAT32, FLOAT64, Precision, round_to
 from attnctl.inputs.plan.tensors import uniform_numbers
 from attnctl.math import Array
-from attnctl.math.ops import MatMul, MatMulT, Op, Project, Rotate, SinkSoftmax, Softmax
+from attnctl.math.ops import MatMul, MatMulT, Op, Project, Rotate, Softmax
+from attnctl.math.ops.models import SinkSoftmax
 from attnctl.math.ops.products import SharedTMatMul, TMatMul
 from attnctl.math.ops.vectors import ProjectBack, ProjectWeights
 

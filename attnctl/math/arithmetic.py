@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from functools import reduce
 from math import copysign, cos, exp, inf, isfinite, isinf, isnan, log, nan, sin, sqrt, tanh
 from operator import add
-from typing import NamedTuple
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.words import number_text
 from attnctl.math import Cell
 

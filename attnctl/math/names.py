@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
 from math import inf, prod
-from typing import NamedTuple
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.math import Shape, Sizes
 from attnctl.math.axes import Group, names_in, parse_axes
 

@@ -14,8 +14,9 @@ differences, products, quotients, and the functions exp, log, sqrt, tanh, cos an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.math import Array, Cell, Shape
 
 

@@ -10,11 +10,12 @@ import os
 import re
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import STANDARD_INPUT
 from attnctl.base.format import function
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.plugins import added
 from attnctl.base.words import one_of
 from attnctl.inputs.config.settings import EXAMPLE

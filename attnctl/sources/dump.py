@@ -1,4 +1,8 @@
-"""What was recorded: a dump, the last run, arrays; and what carries a recorded trace out again."""
+"""What was recorded: a dump, the last run, arrays; and what carries a recorded trace out again.
+
+What reads anyone's arrays (`inputs.plan.intended`) is imported where they are: a dump of ours is
+compared without it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,6 @@ from attnctl.base.errors import AttnError
 from attnctl.base.setting import Given
 from attnctl.inputs.config.flags import flags, settings_from
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan.intended import plan_arrays, settings_of, trace_of_arrays, under_our_names
 from attnctl.math import Array
 from attnctl.math.names import KEY_LENGTHS
 from attnctl.record import CALL, Trace
@@ -42,6 +45,8 @@ class Dump(Source):
     @cached_property
     def settings(self) -> Settings:
         """Flags over the settings of the run that it records, but for sizes that follow from others."""
+        from attnctl.inputs.plan.intended import settings_of
+
         trace = self.trace()
         if not trace.config.get("vocab"):
             raise AttnError(f"{self.text}: arrays, not the run of a sentence; attnctl attend reads those")
@@ -55,6 +60,8 @@ class Dump(Source):
         return settings_over(trace, self.beside.config, self.beside.flags)
 
     def under_our_names(self, trace: Trace) -> Trace:
+        from attnctl.inputs.plan.intended import under_our_names
+
         return under_our_names(trace, self.meant(trace), self.beside.layer)
 
     def place_of(self, trace: Trace, step: str) -> str:
@@ -94,26 +101,38 @@ class OfArrays(Source):
         settings: Settings,
         layer: int | None = None,
         words: tuple[str, ...] = (),
+        *,
+        by_torch: bool = False,
     ) -> None:
+        from attnctl.inputs.plan.intended import trace_of_arrays
+
         super().__init__(settings=settings)
         self.arrays = arrays if isinstance(arrays, Trace) else trace_of_arrays(arrays)
         self.layer, self.words = layer, words
+        self.by_torch = by_torch
 
     def plans(self, settings: Settings | None = None) -> Sequence[Plan]:
+        from attnctl.inputs.plan.intended import plan_arrays, under_our_names
+
         asked = settings or self.settings
         trace = under_our_names(self.arrays, asked, self.layer)
-        return [plan_arrays(trace, asked, trace.header)]
+        return [replace(plan_arrays(trace, asked, trace.header), by_torch=self.by_torch)]
 
 
 def settings_over(trace: Trace, config: str | None, flags: Given) -> Settings | None:
     """Flags over a config, or over what a trace records; None where only the trace says what was meant."""
     if not (config or flags):
         return None
+
+    from attnctl.inputs.plan.intended import settings_of
+
     return settings_from(config, flags, None if config else settings_of(trace))
 
 
 def settings_to_attend(trace: Trace, config: str | None, flags: Given) -> Settings:
     """Flags over a config; of a captured call over what it was passed."""
+    from attnctl.inputs.plan.intended import settings_of
+
     return settings_from(config, flags, settings_of(trace) if CALL in trace.header and not config else None)
 
 
@@ -137,6 +156,9 @@ def source_of_run(trace: Trace, words: tuple[str, ...]) -> Source:
         )
     if KEY_LENGTHS in trace.config and KEY_LENGTHS not in trace:
         raise AttnError("its key_lengths are not in the file, so attend cannot carry it out again")
+
+    from attnctl.inputs.plan.intended import settings_of
+
     settings = replace(settings_of(trace), edits=())
     if trace.sentence and trace.config.get("vocab"):
         source: Source = Sentence(trace.sentence, settings=settings)

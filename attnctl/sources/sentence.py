@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from attnctl.base.errors import AttnError
 from attnctl.base.files import STANDARD_INPUT, open_input, refuse_os_errors
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.setting import Given
 from attnctl.inputs.config.flags import settings_from
 from attnctl.inputs.config.settings import Settings

@@ -13,13 +13,14 @@ import re
 import struct
 from array import array as Numbers  # noqa: N812  (a type)
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 from zipfile import ZipInfo
 from zlib import crc32
 
 import numpy as np
 
 from attnctl.base.errors import AttnError
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.math import Array
 from attnctl.store.files import encode_json, json_text
 from attnctl.store.header import DTYPES, MOST_AXES, Contents

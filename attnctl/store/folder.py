@@ -12,13 +12,14 @@ from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.base.files import open_found, refuse_os_errors
 from attnctl.base.format import function
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.math import Array, Shape
 from attnctl.store import DUMPS
 from attnctl.store.header import Arrays, Contents, Stored

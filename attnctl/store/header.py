@@ -11,13 +11,14 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import MISSING, Field, fields, is_dataclass
 from math import isfinite, prod
 from types import UnionType
-from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from attnctl.base import __version__
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, collect_problems, raise_all
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.values import short
 from attnctl.base.words import did_you_mean, number_text
 from attnctl.math import Array, Shape, ops
@@ -25,6 +26,7 @@ from attnctl.math.derivation import Step
 from attnctl.math.engine.cost import available, count_inflated, size_text
 from attnctl.math.names import PAST_KEY, PAST_VALUE, TABLE
 from attnctl.math.ops import Unstated
+from attnctl.math.ops.base import OPS as IMPORTED_OPS
 from attnctl.math.rules import RULES, Rule
 from attnctl.record import CALL, NEXT_TOKENS, SCHEMA, Trace
 
@@ -93,7 +95,10 @@ def default(field: Field[Any]) -> Any:
 
 
 def op_of(data: Any, path: str) -> ops.Op:
-    return record(ops.OPS, data, path)
+    name = data.get("name") if isinstance(data, dict) else None
+    # Only what is not among the ops of every sentence, or is none, has all of them imported.
+    is_imported = isinstance(name, str) and name in IMPORTED_OPS
+    return record(IMPORTED_OPS if is_imported else ops.OPS, data, path)
 
 
 def decode(kind: Any, data: Any, path: str, depth: int = 0) -> Any:

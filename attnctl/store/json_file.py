@@ -15,7 +15,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from typing import IO, Any
 
@@ -304,11 +304,6 @@ def step_text(step: Step, shape: Shape, dtype: np.dtype[Any]) -> bytes:
     return encode_json(f"{json_text(step.name)}: {json_text(entry(step, shape, dtype))[:-1]}")
 
 
-try:
-    import orjson
-except ImportError:
-    orjson = None  # type: ignore[assignment]  # an optional speed-up
-
 BLOCK = 1 << 13
 """Numbers turned into text at a time: few enough for their text to stay in a processor's cache."""
 
@@ -316,6 +311,16 @@ WIDE = 64  # orjson is faster on single rows of at least this width than on a wh
 
 LARGE = 1e16
 """Numbers at least this large are written as the standard library does: 1e+16, not orjson's 1e16."""
+
+
+@cache
+def find_orjson() -> Any:
+    """orjson, which is quick, and not imported where nothing is written; None where it is not installed."""
+    try:
+        import orjson
+    except ImportError:
+        return None
+    return orjson
 
 
 def json_pieces(array: Array, newline: str = "\n") -> Iterator[bytes]:
@@ -343,7 +348,7 @@ def json_pieces(array: Array, newline: str = "\n") -> Iterator[bytes]:
 
 
 def items_text(block: Array, comma: bytes) -> bytes:
-    if orjson is not None and block.dtype.kind == "f" and block.size:
+    if block.dtype.kind == "f" and block.size and find_orjson() is not None:
         return by_orjson(np.ascontiguousarray(block, dtype=np.float64), comma)
     return by_standard_library(block, comma)
 
@@ -370,6 +375,7 @@ def by_orjson(block: Array, comma: bytes) -> bytes:
 
 def ordinary_by_orjson(block: Array, comma: bytes) -> bytes:
     """The items of a vector or matrix of float64 that are small enough, or NaN, which becomes null."""
+    orjson = find_orjson()
     if block.ndim == 2 and block.shape[-1] >= WIDE:
         return comma.join(orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY) for row in block)
     return between_rows(orjson.dumps(block, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1], comma)

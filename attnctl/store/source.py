@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, overload
+from typing import TYPE_CHECKING, BinaryIO, overload
 
 from attnctl.base.errors import AttnError
 from attnctl.base.files import STANDARD_INPUT, open_found, open_input
@@ -19,11 +19,12 @@ from attnctl.math import Array
 from attnctl.math.engine.cost import available
 from attnctl.record import Trace, numbers_of
 from attnctl.store import DUMPS
-from attnctl.store.calls import CallMembers
-from attnctl.store.folder import read_folder
 from attnctl.store.header import Contents, assemble_trace, require_bytes, show_value
 from attnctl.store.json_file import check_length
-from attnctl.store.raw import File
+
+if TYPE_CHECKING:
+    from attnctl.store.calls import CallMembers
+    from attnctl.store.raw import File
 
 CHUNK = 1 << 20
 HEAD = 512  # first bytes of a file that tell its format
@@ -46,6 +47,8 @@ def read(
     place = "standard input" if path == STANDARD_INPUT else path
     try:
         if os.path.isdir(path):  # noqa: PTH112  (never raises)
+            from attnctl.store.folder import read_folder
+
             traces: Sequence[Trace] = [
                 assemble_trace(contents, rename or {}) for contents in read_folder(path)
             ]
@@ -141,6 +144,8 @@ def traces_in(stream: BinaryIO, place: str, rename: Renames) -> Sequence[Trace]:
     if reader.text:
         several = read_format(bytes_in(head, stream, place), place)
     else:
+        from attnctl.store.calls import CallMembers
+
         one_or_more = read_format(file_of(head, stream, place))
         if isinstance(one_or_more, CallMembers):
             return CapturedCalls(one_or_more, rename or {})
@@ -185,6 +190,8 @@ def bytes_in(head: bytes, stream: BinaryIO, place: str) -> bytearray:
 
 def file_of(head: bytes, stream: BinaryIO, place: str) -> File:
     """The file of a stream, or a temporary one of what comes out of a pipe, gone with its last holder."""
+    from attnctl.store.raw import File
+
     try:
         if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and stream.tell() == len(head):
             return File(stream.fileno(), place)

@@ -28,9 +28,17 @@ IMPORT_NUMPY = [sys.executable, "-c", "import numpy"]
 
 
 def processor():
-    """The name that the processor gives itself."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.split(": ", 1)[1] for line in lines if line.startswith("model name")), "a processor")
+    """The name that the processor gives itself, and what tells it from others of that name."""
+    if not Path("/proc/cpuinfo").exists():
+        return "a processor"
+
+    said = {}
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        said.setdefault(name.strip(), value.strip())
+    name = said.get("model name", "a processor")
+    widest = "AVX-512" if "avx512f" in said.get("flags", "") else "no AVX-512"
+    return f"{name}, family {said.get('cpu family')}, model {said.get('model')}, {widest}"
 
 
 def processor_time():
@@ -199,6 +207,8 @@ def attend_alone():
         ours = partial(attnctl.attend, arrays, dtype=dtype, keep=["head_outputs"], **options)
         with one_core():
             yield f"attend {what}, one core / torch", ratio(ours, theirs), most
+            by_torch = partial(ours, engine="torch")
+            yield f"attend {what}, one core, --engine torch / torch", ratio(by_torch, theirs), 1.2
             if kv_heads == 8 and not options:
                 floor = partial(products, *arrays.values())
                 yield f"the two products, {what} / torch", ratio(floor, theirs), ""
@@ -281,11 +291,11 @@ def without_orjson():
     """The dumps of somebody who has not installed it."""
     from attnctl.store import json_file
 
-    theirs, json_file.orjson = json_file.orjson, None
+    theirs, json_file.find_orjson = json_file.find_orjson, lambda: None
     try:
         yield
     finally:
-        json_file.orjson = theirs
+        json_file.find_orjson = theirs
 
 
 def dumps():

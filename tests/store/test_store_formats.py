@@ -23,7 +23,7 @@ READ = ["json", "jsonl", "npz", "safetensors"]
 @pytest.fixture(params=["orjson", "standard library"])
 def either_json(request, monkeypatch):
     if request.param == "standard library":
-        monkeypatch.setattr(json_file, "orjson", None)
+        monkeypatch.setattr(json_file, "find_orjson", lambda: None)
 
 
 @pytest.mark.parametrize("suffix", [*READ, "csv"])

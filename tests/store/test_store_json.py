@@ -26,7 +26,7 @@ def both(array, newline="\n"):
     """The text with orjson, and that of the standard library."""
     with pytest.MonkeyPatch.context() as patched:
         fast = text_of(array, newline)
-        patched.setattr(json_file, "orjson", None)
+        patched.setattr(json_file, "find_orjson", lambda: None)
         return fast, text_of(array, newline)
 
 
@@ -132,7 +132,7 @@ def test_small_numbers_have_one_form_with_orjson_and_another_without():
 @pytest.mark.parametrize("orjson", [True, False])
 def test_text_is_made_a_little_at_a_time(shape, orjson, monkeypatch):
     if not orjson:
-        monkeypatch.setattr(json_file, "orjson", None)
+        monkeypatch.setattr(json_file, "find_orjson", lambda: None)
         shape = tuple(n // 8 if n == max(shape) else n for n in shape)
     array = np.random.RandomState(0).normal(size=shape)
     tracemalloc.start()

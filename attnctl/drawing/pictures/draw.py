@@ -13,13 +13,14 @@ from hashlib import sha256
 from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TextIO
+from typing import IO, Any, TextIO
 from unicodedata import east_asian_width
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.drawing import pictures
 from attnctl.drawing.pictures import FAINT, HATCH, HATCHED, ODD, PAPER, ColourScale, Plot, rgb
 from attnctl.drawing.pictures.png import palette_png, png

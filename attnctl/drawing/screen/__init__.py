@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from attnctl.base.dataclass import dataclass
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.drawing.screen.text import cells, encodable, fold_text, shorten, token_text, visible
 
 Span = tuple[str, str]  # text, and the name of its style ("" for none)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
 from math import isnan
-from typing import NamedTuple
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.drawing.screen import CAPTION_FRAME, Band, Frame, Line, Row, Screen, Span
 from attnctl.drawing.screen.text import cells, pad_left, pad_right
 from attnctl.math import Array

@@ -10,8 +10,9 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.drawing.screen import Frame, Line, Screen, element_lines
 from attnctl.drawing.screen.text import safe, shell_line
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import raise_all
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.words import number_repeats
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.grid import NUMBER, CellStyle, Codes, all_numbers

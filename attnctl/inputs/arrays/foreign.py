@@ -13,12 +13,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.math import Array
 from attnctl.math.axes import rearrange
 from attnctl.math.names import (

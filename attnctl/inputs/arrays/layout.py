@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import field
 from math import inf, log, prod
-from typing import NamedTuple
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.words import dims
 from attnctl.inputs.config.settings import Settings
 from attnctl.math import Array, Shape, Sizes

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.words import dims, plural
 from attnctl.inputs.arrays.layout import axes_among
 from attnctl.inputs.config.settings import Settings

@@ -10,12 +10,13 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import field, replace
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.words import all_of, plural
 from attnctl.inputs.arrays import problems
 from attnctl.inputs.arrays.layout import LayoutSearch, heads_shown, ill_placed, is_one_row, place, search

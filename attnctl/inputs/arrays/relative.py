@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attnctl.base.errors import AttnError
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.words import dims
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.sizes import key_count
 from attnctl.math import Array, Sizes
 from attnctl.math.names import BIAS_INDEX, BIAS_TABLE, gradient_of
-from attnctl.math.ops import Buckets, LookUp
 from attnctl.math.rules import Causal, PerBatch
+
+if TYPE_CHECKING:
+    from attnctl.math.ops.lookups import LookUp
 
 FURTHEST = 128
 """From which distance on T5's keys share a bucket."""
@@ -68,6 +71,8 @@ def heads_first(name: str, table: Array, heads: int, largest: int | None) -> Arr
 
 def read_index(index: Array, sizes: Sizes, count: int) -> LookUp:
     """How an index, (query, key) or all in one row, reads so many numbers."""
+    from attnctl.math.ops.lookups import LookUp
+
     queries = sizes["query"]
     keys = key_count(sizes)
     is_whole = np.array_equal(index, np.rint(index)) and ((index >= 0) & (index < count)).all()
@@ -79,6 +84,9 @@ def read_index(index: Array, sizes: Sizes, count: int) -> LookUp:
 
 def by_buckets(sizes: Sizes, offset: PerBatch, count: int, *, both_ways: bool) -> LookUp:
     """T5's index of so many buckets."""
+    from attnctl.math.ops.lookups import LookUp
+    from attnctl.math.ops.models import Buckets
+
     if not isinstance(offset, int):
         raise AttnError(f"{BIAS_TABLE}: queries stand elsewhere in each member of the batch; give bias")
     ahead = np.arange(key_count(sizes)) - (np.arange(sizes["query"])[:, None] + offset)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass, replace
 from math import inf
 from textwrap import indent
-from typing import Any, NamedTuple
+from typing import Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.setting import Given
 from attnctl.base.values import Path, flow, to_tuples
 from attnctl.base.words import escape

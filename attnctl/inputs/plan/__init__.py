@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.words import dims
 from attnctl.inputs.config.fields import SETTABLE
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
@@ -19,7 +20,7 @@ from attnctl.inputs.config.sizes import key_count, rotary
 from attnctl.inputs.plan.tensors import Named, arrays_of, stream
 from attnctl.math import Array, Keep, Progress, Shape, Sizes
 from attnctl.math.derivation import Derivation, LayerParts, Rotary, Variant
-from attnctl.math.engine import Outcome, carry_out, steps_needed
+from attnctl.math.engine import Engine, Outcome, carry_out, steps_needed
 from attnctl.math.engine.cost import Cost, cost, peak, require, size_text
 from attnctl.math.kind import DRAWN, GRADIENT_SETTINGS, HEADS, KIND, Kind, choices_of, documents_in
 from attnctl.math.names import EMBEDDINGS, OUTPUT, PROJECTED, TABLE, X, gradient_of
@@ -38,6 +39,9 @@ PAD = "[PAD]"
 """The token that fills a sentence up to the length of others."""
 
 
+BY_TORCH = "Head outputs are those of torch's scaled_dot_product_attention."
+
+
 @dataclass(frozen=True)
 class Plan:
     """What can be run and costed: the kind of attention, its arrays, and what the dump says of it.
@@ -51,6 +55,8 @@ class Plan:
     dtype: str
     max_memory: int | None = None
     what_if: WhatIf | None = None
+    by_torch: bool = False
+    """Head outputs by torch's own kernel."""
 
     @property
     def derivation(self) -> Derivation:
@@ -77,12 +83,31 @@ class Plan:
         """Carry it out, keeping these steps (None: all). Raises AttnError for others, or lack of memory."""
         keep = self.kept(keep)
         edits = self.what_if.changes(self.derivation, self.header) if self.what_if else None
+        engine = self.engine(keep)
         self.require_memory(keep)
 
         outcome = carry_out(
-            self.derivation, self.given, self.dtype, edits=edits, keep=keep, progress=progress
+            self.derivation,
+            self.given,
+            self.dtype,
+            edits=edits,
+            keep=keep,
+            progress=progress,
+            engine=engine,
         )
         return self.record(outcome)
+
+    def engine(self, keep: Keep) -> Engine | None:
+        """What fills the head outputs, where that was asked for. Raises AttnError where it cannot."""
+        if not self.by_torch:
+            return None
+
+        from attnctl.inputs.plan.by_torch import fill_by_torch, refuse_unlike_torch
+
+        inside = {step.name for step in self.derivation if step.is_n_by_n or step.op.log_of_sum}
+        asked = inside if keep is None else inside & set(keep)
+        refuse_unlike_torch(keep, asked, self.dtype, is_edited=self.what_if is not None)
+        return fill_by_torch
 
     def require_memory(self, keep: Keep) -> None:
         """Refuse a run for which there is no memory, and name the step that would fit alone."""
@@ -99,6 +124,8 @@ class Plan:
 
     def record(self, outcome: Outcome) -> Trace:
         header = dict(self.header)
+        if self.by_torch:
+            header["notes"] = [*header.get("notes", ()), BY_TORCH]
         if self.what_if:
             header["edits"] = self.what_if.record()
         if outcome.empty_rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -73,11 +73,14 @@ from attnctl.math.names import (
     leaves,
     where,
 )
-from attnctl.math.ops import Given, LookUp, Unstated
+from attnctl.math.ops import Given, Unstated
 from attnctl.math.ops.pages import Gather
 from attnctl.math.rules import Padding, PerBatch
 from attnctl.record import Trace
 from attnctl.store.header import foreign_step
+
+if TYPE_CHECKING:
+    from attnctl.math.ops.lookups import LookUp
 
 OF_A_SENTENCE = {"sentence", "context", "vocab", "tokenizer", "seed", "embeddings", "weights"}
 """What a config says of a sentence and of drawing: of arrays that are given it says nothing."""

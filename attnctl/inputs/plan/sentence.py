@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import chain
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.words import dims, nearest, one_of
 from attnctl.inputs.config.settings import IDENTITY, LENGTHS, NONE, SINUSOIDAL, FromFile, Random, Settings
 from attnctl.inputs.config.sizes import (

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from math import prod, sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.math import Array, Keep, Progress
 from attnctl.math.names import LOGSUMEXP, TABLE, WEIGHTS
 from attnctl.math.ops import Given, MatMulT, RowWise
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from attnctl.math.engine.tiles import Stretch
 
 Edit = Callable[[Array], Array]
+
+Engine = Callable[["Stretch | None", Progress | None], list[list[int]]]
+"""Fills what is kept of a stretch, in place of tiles; returns the rows that see nothing.
+
+Raises AttnError for a stretch that it cannot fill, or where there is none.
+"""
 
 FEWEST_FOR_TILES = 2**20
 """Fewer scores than this are computed whole, unless tiles are asked for: they would save nothing."""
@@ -36,7 +43,7 @@ class Outcome(NamedTuple):
     """The first step, and its first cell, that grew too large for its type of number."""
 
 
-def carry_out(
+def carry_out(  # noqa: PLR0913  (what is computed, and how)
     derivation: Derivation,
     given: Mapping[str, Array],
     dtype: str = "float64",
@@ -45,6 +52,7 @@ def carry_out(
     keep: Keep = None,
     tile: tuple[int, int] | None = None,
     progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> Outcome:
     """Compute the steps to keep (None: all) in this type of number, and what they need.
 
@@ -63,7 +71,11 @@ def carry_out(
         keep=keep,
         tile=tile,
         progress=progress,
+        engine=engine,
     )
+
+    if engine and not execution.stretch:
+        engine(None, progress)  # which says what it lacks
 
     # Given arrays first: a mask stands after the scores it is about, and blocks read both.
     ordered = sorted(steps, key=lambda step: not isinstance(step.op, Given))
@@ -90,6 +102,7 @@ class Execution:
     keep: Keep
     tile: tuple[int, int] | None
     progress: Progress | None
+    engine: Engine | None = None
     values: dict[str, Array] = field(default_factory=dict)
     empty: list[list[int]] = field(default_factory=list)  # the rows of weights that see nothing
     tiled: Stretch | None = None  # the stretch, once tiles have computed it
@@ -129,7 +142,7 @@ class Execution:
 
         q, k = (self.values[name] for name in self.stretch[0].inputs)
         scores = prod(q.shape[:-1]) * k.shape[-2]
-        if self.tile is None and scores <= FEWEST_FOR_TILES:
+        if self.tile is None and self.engine is None and scores <= FEWEST_FOR_TILES:
             return
 
         from attnctl.math.engine.tiles import blockwise, lay_out_stretch
@@ -141,7 +154,10 @@ class Execution:
         left = {*self.keep, *(inside & read_outside)}
 
         self.tiled = lay_out_stretch(self.steps, self.stretch, self.values, left, in_range=self.safe)
-        self.empty = blockwise(self.tiled, self.tile, self.progress)
+        if self.engine is not None:
+            self.empty = self.engine(self.tiled, self.progress)
+        else:
+            self.empty = blockwise(self.tiled, self.tile, self.progress)
         self.values.update(self.tiled.made())
 
     def compute(self, step: Step) -> Array:

@@ -9,9 +9,10 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from attnctl.base.errors import AttnError
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.words import quote
 from attnctl.math import Keep, Shape
 from attnctl.math.derivation import Derivation

@@ -17,7 +17,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from math import prod
+from math import frexp, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Progress
 from attnctl.math.engine.cost import TILE_QUERIES, TILE_SCORES
 from attnctl.math.names import LOGSUMEXP, TABLE, WEIGHTS
-from attnctl.math.ops import Block, Hide, MatMul, RowWise, Softmax
+from attnctl.math.ops import Block, Hide, MatMul, MatMulT, RowWise, Scale, Softmax
 from attnctl.math.steps import Step
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 Lead = tuple[int, ...]
 
 EVERY = slice(None)
+
+HALF = 0.5  # the mantissa of each power of two
 
 FEWEST_FOR_THREADS = 10**6  # fewer scores than this are computed sooner than threads start
 
@@ -71,6 +73,25 @@ class Stretch:
 
         mixed = self.outside[self.steps[-1].inputs[1]]
         return values_fit(mixed), divisor_of(mixed)
+
+    @cached_property
+    def factor_of_queries(self) -> float | None:
+        """The power of two that scores are multiplied by where queries may be, to the same digits.
+
+        A tile has many times as many scores as numbers in its queries. In the small range of half precision
+        digits might be lost.
+        """
+        product, scaling = self.steps[:2]
+        if not isinstance(product.op, MatMulT) or not isinstance(scaling.op, Scale):
+            return None
+        if self.dtype == np.float16 or {product.name, scaling.name} & self.kept.keys():
+            return None
+        if any(product.name in step.inputs for step in self.steps[2:]):
+            return None
+
+        factor = scaling.op.multiplier
+        mantissa, _ = frexp(factor)
+        return factor if mantissa == HALF else None
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -144,10 +165,19 @@ class Stretch:
         largest scores of a row tell early how it can be summed.
         """
         softmax, mix = self.steps[-2:]
+        steps = self.steps[:-2]
+        instead: dict[str, Array] = {}
+        factor = self.factor_of_queries
+        if factor is not None:
+            product, scaling, *others = steps
+            steps = [replace(product, name=scaling.name), *others]
+            queries = product.inputs[0]
+            instead[queries] = self.outside[queries][lead][rows] * self.dtype.type(factor)
+
         seen = self.visible_keys(lead, rows)
         for start in reversed(range(seen.start, seen.stop, keys)):
             tile = slice(start, min(start + keys, seen.stop))
-            values = self.compute_tile(self.steps[:-2], lead, rows, tile, scratch=lambda _: scratch)
+            values = self.compute_tile(steps, lead, rows, tile, lambda _: scratch, instead=instead)
             s = values[softmax.inputs[0]]
             v = values[mix.inputs[1]]
             yield s, v, scratch[: s.size].reshape(s.shape)
@@ -160,16 +190,18 @@ class Stretch:
         keys: slice,
         scratch: Callable[[str], Array],
         note: Callable[[Step, Array], None] | None = None,
+        instead: Mapping[str, Array] | None = None,
     ) -> dict[str, Array]:
         """The values of these steps for these queries and keys of one head, in scratch or where kept.
 
         Where all steps of scores have the same scratch, one takes the place of another; `note` sees
-        each before it goes.
+        each before it goes. Of what is `instead` of an array the part is there already.
         """
         block = self.block(lead, rows.start, keys.start)
         cuts = {"query": rows, "key": keys}
         shape = (rows.stop - rows.start, keys.stop - keys.start)
         values = {name: self.cut(x, self.axes[name], lead, cuts) for name, x in self.outside.items()}
+        values.update(instead or {})
 
         for step in steps:
             out: Array | None = None

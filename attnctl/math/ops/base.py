@@ -18,11 +18,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, reduce
 from math import inf, prod
 from operator import add
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.math import Array, Shape
 from attnctl.math.axes import LEAD, parse_axes
 from attnctl.math.notation import Input, Place, Term, index, sum_over

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.math import Array, Shape
 from attnctl.math.notation import Input, Term, entry, index, sum_over, where
 from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places, sum_type

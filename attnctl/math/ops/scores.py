@@ -116,6 +116,10 @@ class Scale(RowWise):
         root = f"√d_k = √{self.d_k} = {sqrt(self.d_k):.4g}"
         return f"Each of the {{0}} is divided by {root}, so that they do not grow with d_k."
 
+    @property
+    def multiplier(self) -> float:
+        return 1 / sqrt(self.d_k) if self.factor is None else self.factor
+
     def apply(self, s: Array, *, out: Array | None = None) -> Array:
         if self.factor is None:
             return np.divide(s, s.dtype.type(sqrt(self.d_k)), out=out)
@@ -127,7 +131,7 @@ class Scale(RowWise):
         return s.at(*cell) / call("sqrt", self.d_k)
 
     def largest_score(self, size: float, reach: int, *others: Array) -> float:
-        return size / sqrt(self.d_k) if self.factor is None else size * abs(self.factor)
+        return size * abs(self.multiplier)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         factor = "/ √d_k" if self.factor is None else f"· {self.factor:g}"

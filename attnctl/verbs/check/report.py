@@ -10,13 +10,14 @@ from dataclasses import asdict, field, replace
 from functools import lru_cache
 from math import isfinite
 from sys import intern
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnctl.base import Displayed
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.words import number_text
 from attnctl.evidence.blocks import stretch
 from attnctl.evidence.judge import Gap, wrong_numbers

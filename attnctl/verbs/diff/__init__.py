@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, field, replace
 from math import isnan
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from attnctl.base import Displayed
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.values import Path
 from attnctl.evidence.allowed import Tolerance
 from attnctl.inputs.config.settings import dotted_path

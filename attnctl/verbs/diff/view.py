@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen import Line, Screen, Span
 from attnctl.drawing.screen.grid import four_digits

@@ -7,17 +7,16 @@ from dataclasses import replace
 from itertools import product
 from math import fsum, isfinite, isinf, isnan, sqrt
 from sys import maxsize
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnctl.base import Displayed
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.words import number_text
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan import DumpPlan
-from attnctl.inputs.plan.intended import derive_plan, plan_dump
 from attnctl.math import Array, Cell
 from attnctl.math.arithmetic import Expr, Number, abridge, code, evaluate, numbers
 from attnctl.math.derivation import Step
@@ -28,6 +27,9 @@ from attnctl.math.ops import Given, Hide, MatMulT, Scale, Softmax, Unstated
 from attnctl.record import Trace
 from attnctl.record.cells import Address, Speller, parse_address, parse_start
 from attnctl.record.linear import ApartError, course
+
+if TYPE_CHECKING:
+    from attnctl.inputs.plan import DumpPlan
 
 Reference = tuple[str, Cell]
 
@@ -511,6 +513,8 @@ def restate(trace: Trace, settings: Settings | None) -> Trace:
     `settings` say what kind of attention it is meant to be. Raises AttnError where the dump says so itself.
     """
     if any(isinstance(step.op, Unstated) for step in trace.steps.values()):
+        from attnctl.inputs.plan.intended import derive_plan
+
         ours, plan = derive_plan(trace, settings or Settings())
     elif settings is not None:
         raise AttnError(
@@ -538,6 +542,9 @@ def plan_of_config(trace: Trace) -> tuple[Trace, DumpPlan] | None:
     is_complete = all(name in trace for step in trace.steps.values() for name in step.inputs)
     if is_complete or not trace.config or {"model", "edits"} & trace.header.keys():
         return None
+
+    from attnctl.inputs.plan.intended import plan_dump
+
     try:
         return plan_dump(trace)
     except AttnError:

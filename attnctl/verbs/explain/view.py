@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from math import isfinite, log10
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.words import all_of, number_text
 from attnctl.drawing.screen import Line, Screen
 from attnctl.drawing.screen.grid import matrix_format

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.drawing.show.written.languages import BREAK, Language, set_width
 from attnctl.math.arithmetic import Expr, Number, Operation
 from attnctl.math.names import DELTA, TABLE, is_gradient

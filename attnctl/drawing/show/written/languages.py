@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.drawing.screen.text import cells, visible
 from attnctl.drawing.show.markdown import inline, table_lines
 
