@@ -434,6 +434,11 @@ class Runner:
             raise AttnError(
                 f"--backward: layer {tensors.index} has no softmax; gradients are those of attention"
             )
+        if tensors.d["distances"] and self.settings.backward:
+            raise AttnError(
+                f"--backward: the scores of {tensors.d.family} read vectors of distances, whose gradients "
+                "are not computed; run it without"
+            )
         return with_gradients(plan, self.settings, self.rows(self.d_output, gradient_of(OUTPUT)))
 
     def trace(self, tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:

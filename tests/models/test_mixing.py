@@ -95,3 +95,9 @@ def test_scores_of_deberta_are_three_products(tmp_path):
                 np.testing.assert_allclose(
                     trace["p2c_scores"][head, query, key], score, rtol=1e-4, atol=1e-4
                 )
+
+
+def test_gradients_through_distances_are_refused(capsys):
+    run = ["run", "--model", str(ROOT / "deberta-v2"), "--ids", "3,5,9", "--layer", "0"]
+    assert program([*run, "--backward"]) == 2
+    assert "read vectors of distances" in capsys.readouterr().err
