@@ -71,7 +71,9 @@ class LayerParts:
     `norm` makes X of `hidden`, `latent_norm` brings the latent rows to one scale, `head_norm` what heads
     give in a layer of a gated delta rule, which has no softmax, `output_norm` the output before it is added
     to `hidden` (to X where `from_norm`), times `residual`. `v_norm` has no weight; K and V that are
-    `shared` are those of an earlier layer, normed and rotated there.
+    `shared` are those of an earlier layer, normed and rotated there. `mixer` is what mixes tokens in a
+    layer that does not attend, `STATE_SPACE` or `CONVOLUTION`; `gate_norm` is for its gated heads.
+    `distances` adds what queries and keys have for each distance, whose rows `distances_norm` norms.
     """
 
     norm: ops.RMSNorm | ops.LayerNorm | None = None
@@ -83,6 +85,10 @@ class LayerParts:
     from_norm: bool = False
     v_norm: ops.RMSNorm | ops.LayerNorm | None = None
     shared: bool = False
+    distances: ops.AddByDistance | None = None
+    distances_norm: ops.LayerNorm | None = None
+    mixer: str = ""
+    gate_norm: ops.NormInGroups | None = None
 
 
 @dataclass(frozen=True)
@@ -246,14 +252,25 @@ def projected(v: Variant, at: Latest, symbol: str) -> Lines:
 
 
 def convolutions(v: Variant, at: Latest) -> Lines:
-    """Q, K and V mixed with those of the tokens before, in layers of a gated delta rule."""
+    """Q, K and V mixed with those of the tokens before, in layers that carry a state."""
+    if v.layer.mixer == names.CONVOLUTION:
+        return
     for symbol in names.PROJECTED:
         kernel = f"conv_{symbol}"
-        if kernel in v.given:
-            yield from given(v, kernel)
-            rows = at[symbol]
-            formula = f"silu of {rows} over the last tokens, times {kernel}"
+        bias = f"conv_bias_{symbol}"
+        if kernel not in v.given:
+            continue
+
+        yield from given(v, kernel, bias)
+        rows = at[symbol]
+        formula = f"silu of {rows} over the last tokens, times {kernel}"
+        if v.layer.mixer != names.STATE_SPACE:
             yield line(f"{symbol}_convolved", ops.Convolve(), (rows, kernel), formula)
+        elif bias in v.given:
+            op = ops.MixTokens(swish=True)
+            yield line(f"{symbol}_convolved", op, (rows, kernel, bias), f"{formula}, plus {bias}")
+        else:
+            yield line(f"{symbol}_convolved", ops.MixTokens(swish=True), (rows, kernel), formula)
 
 
 def norms(v: Variant, at: Latest) -> Lines:
@@ -357,11 +374,62 @@ def delta_rule(v: Variant, at: Latest) -> Lines:
     yield line(u, ops.Write(), (k, v_rows, "beta", names.DECAY), formula)
 
 
-def attention(v: Variant, at: Latest) -> Lines:
-    """Softmax(rules(Q Kᵀ / √d_k)) V, a line at a time."""
+def state_space(v: Variant, at: Latest) -> Lines:
+    """How long each token lasts and what it writes, in Mamba 2 (see `attnctl.math.ops.states`)."""
+    if v.layer.mixer != names.STATE_SPACE:
+        return
+    x = at["X"]
+    yield from given(v, "W_decay")
+    yield line("decay_logits", ops.Project(), (x, "W_decay"), f"{x} W_decay")
+    yield from given(v, "decay_rate", "decay_step")
+    formula = "ln(1 + exp(decay_logits + decay_step))"
+    yield line(names.STEP_SIZE, ops.StepSize(), ("decay_logits", "decay_step"), formula)
+    formula = "−exp(decay_rate) · Σ up to the token of Δ"
+    yield line(names.DECAY, ops.LogDecay(), ("decay_logits", "decay_rate", "decay_step"), formula)
+    rows = at["V"]
+    yield line(names.WRITTEN, ops.ScaleTokens(), (rows, names.STEP_SIZE), f"{rows} · Δ")
+
+
+def mixed(v: Variant, at: Latest) -> Lines:
+    """What stands for attention in a layer of Mamba 2: scores that fade with the distance, times U."""
     queries = at["Q"]
     keys = at["K"]
     yield line("scores", ops.MatMulT(), (queries, keys), f"{queries} {keys}ᵀ")
+    yield from faded_scores(at)
+    yield from given(v, "skip")
+    outputs = at["Z"]
+    rows = at["V"]
+    formula = f"{outputs} + skip · {rows}"
+    yield line("head_outputs_skipped", ops.AddSkipped(), (outputs, rows, "skip"), formula)
+
+
+def short_convolution(v: Variant, at: Latest) -> Lines:
+    """What stands for attention in LFM2: V through a gate, over the last few tokens."""
+    x = at["X"]
+    yield from given(v, "W_in_gate", "b_in_gate")
+    yield product(v, names.IN_GATE, ops.Project(), rows=x, by="in_gate", shown_rows=x)
+    rows = at["V"]
+    yield line("V_gated", ops.Multiply(), (rows, names.IN_GATE), f"{rows} ∘ in_gate")
+    yield from given(v, "conv_V", "conv_bias_V")
+    gated_rows = at["V"]
+    factors = tuple(name for name in ("conv_V", "conv_bias_V") if name in v.given)
+    formula = f"{gated_rows} over the last tokens, times conv_V"
+    yield line("head_outputs", ops.MixTokens(), (gated_rows, *factors), formula)
+
+
+def attention(v: Variant, at: Latest) -> Lines:
+    """Softmax(rules(Q Kᵀ / √d_k)) V, a line at a time; or what mixes tokens in its place."""
+    if v.layer.mixer == names.STATE_SPACE:
+        yield from mixed(v, at)
+        return
+    if v.layer.mixer == names.CONVOLUTION:
+        yield from short_convolution(v, at)
+        return
+
+    queries = at["Q"]
+    keys = at["K"]
+    yield line("scores", ops.MatMulT(), (queries, keys), f"{queries} {keys}ᵀ")
+    yield from by_distance(v, at)
     factor = "/ √d_k" if v.scale is None else f"· {v.scale:g}"
     raw = at["S"]
     yield line("scaled_scores", ops.Scale(v.d_k, v.scale), (raw,), f"{raw} {factor}")
@@ -387,13 +455,17 @@ def attention(v: Variant, at: Latest) -> Lines:
 
 def faded(v: Variant, at: Latest, norm: ops.RMSNorm) -> Lines:
     """What a gated delta rule has in place of softmax: scores that fade with the distance, times U."""
+    yield from faded_scores(at)
+    yield from norm_line(v, at, norm, "head_outputs_normed", of="Z", by="head_norm")
+
+
+def faded_scores(at: Latest) -> Lines:
     scores = at["S"]
     formula = f"{scores} · exp(decay of the query − decay of the key), 0 for later keys"
     yield line(names.FADED, ops.Fade(), (scores, names.DECAY), formula)
     shares = at["S"]
     written = at["U"]
     yield line("head_outputs", ops.MatMul(), (shares, written), f"{shares} {written}")
-    yield from norm_line(v, at, norm, "head_outputs_normed", of="Z", by="head_norm")
 
 
 def logsumexp(v: Variant, at: Latest) -> Lines:
@@ -445,6 +517,36 @@ def looked_up(v: Variant, at: Latest) -> Lines:
         yield line(names.BIAS, v.lookup, (names.BIAS_TABLE,), formula)
 
 
+def distances(v: Variant, at: Latest) -> Lines:
+    """What each query and each key has for every distance (see `attnctl.math.ops.distances`)."""
+    if v.layer.distances is None:
+        return
+    yield from given(v, "distances")
+    yield from norm_line(v, at, v.layer.distances_norm, "distances_normed", of="D", by="distances_norm")
+
+    rows = at["D"]
+    for name, by, of in (("c2p", "K_distances", "Q"), ("p2c", "Q_distances", "K")):
+        if f"W_{by}" not in v.given:
+            continue
+        yield from given(v, f"W_{by}", f"b_{by}")
+        yield product(v, by, ops.Project(), rows=rows, by=by, shown_rows=rows)
+        tokens = at[of]
+        yield line(name, ops.WithDistances(), (tokens, by), f"{tokens} {by}ᵀ")
+
+
+def by_distance(v: Variant, at: Latest) -> Lines:
+    """Scores with what queries have for distances, and keys."""
+    op = v.layer.distances
+    if op is None:
+        return
+    for name in ("c2p", "p2c"):
+        if name in at:
+            of_keys = name == "p2c"
+            row = "key" if of_keys else "query"
+            formula = f"S + {name}[{row}, distance of query and key]"
+            yield line(f"{name}_scores", replace(op, of_keys=of_keys), (at["S"], name), formula)
+
+
 def biases(v: Variant, at: Latest) -> Lines:
     """Terms added to the scores: ALiBi's slopes, a given bias."""
     if any(isinstance(rule, Alibi) for rule in v.rules):
@@ -494,10 +596,15 @@ def gated(v: Variant, at: Latest) -> Lines:
     else:
         yield from given(v, "gate")
 
-    op, function = (ops.Gate(), "σ") if v.layer.head_norm is None else (ops.SwishGate(), "silu")
     merged = at["Z"]
     gate = at["G"]
-    yield line("gated", op, (merged, gate), f"{merged} · {function}({gate})")
+    if v.layer.mixer == names.CONVOLUTION:
+        yield line("gated", ops.Multiply(), (merged, gate), f"{merged} ∘ {gate}")
+    elif v.layer.mixer == names.STATE_SPACE or v.layer.head_norm is not None:
+        yield line("gated", ops.SwishGate(), (merged, gate), f"{merged} · silu({gate})")
+    else:
+        yield line("gated", ops.Gate(), (merged, gate), f"{merged} · σ({gate})")
+    yield from norm_line(v, at, v.layer.gate_norm, "gated_normed", of="Z", by="gate_norm")
 
 
 def without_projection(concat: str) -> Step:
@@ -535,12 +642,14 @@ PARTS: tuple[Callable[[Variant, Latest], Lines], ...] = (
     convolutions,
     norms,
     delta_rule,
+    state_space,
     rotations,
     temperature,
     cache,
     dequantised,
     sharing,
     looked_up,
+    distances,
     attention,
     merging,
     residual,

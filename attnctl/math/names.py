@@ -50,6 +50,7 @@ BIAS_TABLE, BIAS_INDEX = "bias_table", "bias_index"
 GATE, GATED = "gate", "gated"
 FINAL, LOGITS = "final", "logits"
 DECAY, FADED, WRITTEN = "decay", "decayed_scores", "written"
+STEP_SIZE, IN_GATE = "step_size", "in_gate"
 WEIGHTS, HEAD_OUTPUTS, CONCAT, OUTPUT = "attention_weights", "head_outputs", "concat", "output"
 
 
@@ -258,6 +259,46 @@ HEADS_NORMED = (
 )
 DELTA_RULE = (*CONVOLVED, *STATES, *FADED_SCORES, *HEADS_NORMED)
 
+# Of layers that mix tokens without attending: a state space (Mamba 2), and a short convolution.
+
+MIXING = (
+    weight("conv_bias_Q", "head d_k"),
+    weight("conv_bias_K", "head d_k"),
+    weight("conv_bias_V", "head d_v"),
+    weight("W_in_gate", "kv_head d_model d_v"),
+    weight("b_in_gate", "kv_head d_v"),
+    *of_models(
+        vectors(IN_GATE, "in_gate", "kv_head", "new", "d_v"),
+        vectors("V_gated", "V", "kv_head", "new", "d_v"),
+        Name(STEP_SIZE, "Δ", OF_TOKENS),
+    ),
+)
+SKIPPED = (weight("skip", "head"), *of_models(vectors("head_outputs_skipped", "Z", "head", "query", "d_v")))
+GATED_NORMED = (
+    *norm_of("gate_norm", "(head d_v)"),
+    Name("gated_normed", "Z", ("query (head d_v)",), model=True),
+)
+
+# Of attention that reads distances as vectors (DeBERTa): D, and what it is to queries and to keys.
+
+BY_DISTANCE = (
+    weight("distances", "distance d_model")._replace(symbol="D"),
+    *norm_of("distances_norm", "d_model"),
+    Name("distances_normed", "D", ("distance d_model",), model=True),
+    weight("W_K_distances", "head d_model d_k"),
+    weight("b_K_distances", "head d_k"),
+    Name("K_distances", "K_D", ("head distance d_k",), model=True),
+    Name("c2p", "c2p", ("head query distance",), model=True),
+    weight("W_Q_distances", "head d_model d_k"),
+    weight("b_Q_distances", "head d_k"),
+    Name("Q_distances", "Q_D", ("head distance d_k",), model=True),
+    Name("p2c", "p2c", ("head key distance",), model=True),
+)
+SCORES_BY_DISTANCE = of_models(scores("c2p_scores"), scores("p2c_scores"))
+
+STATE_SPACE, CONVOLUTION, DELTA_MIXER = "state space", "short convolution", "gated delta rule"
+"""What mixes tokens in the layers of some models where others attend."""
+
 OF_SPLITS = (
     "chunk batch head query",
     "head chunk query",
@@ -301,6 +342,7 @@ ROWS = (
     vectors(V, "V", "kv_head", "new", "d_v", given=True),
     vectors("K_latent", "K_C", "kv_head", "new", "d_k")._replace(model=True),
     *CONVOLVED,
+    *MIXING,
     *norm_of("Q_norm", "head d_k", model=False),
     *norm_of("K_norm", "kv_head d_k", model=False),
     vectors("Q_normed", "Q", "head", "query", "d_k"),
@@ -319,7 +361,9 @@ ROWS = (
     vectors("V_dequantised", "V", "kv_head", "key", "d_v"),
     vectors("K_shared", "K", "head", "key", "d_k"),
     vectors("V_shared", "V", "head", "key", "d_v"),
+    *BY_DISTANCE,
     scores("scores"),
+    *SCORES_BY_DISTANCE,
     scores(SCALED)._replace(shown="S′"),
     scores(SOFTCAPPED),
     scores("alibi_scores"),
@@ -338,11 +382,13 @@ ROWS = (
     Name(CHUNK_SHARES, "w_c", ("chunk head query",)),
     vectors(HEAD_OUTPUTS, "Z", "head", "query", "d_v", result=True),
     *HEADS_NORMED,
+    *SKIPPED,
     Name(CONCAT, "Z", ("query (head d_v)",), result=True, shown=CONCAT),
     matrix("W_gate", X, "d_model (head d_v)", asked=GATE),
     bias("b_gate", GATE, "(head d_v)"),
     Name(GATE, "G", ("query (head d_v)", "head query d_v"), ("query head d_v",), leaf=True, input=True),
     Name(GATED, "Z", ("query (head d_v)",), shown=GATED),
+    *GATED_NORMED,
     matrix(W_O, CONCAT, "(head d_v) d_out", more="; none leaves the projection out"),
     bias(B_O, OUTPUT, "d_out"),
     Name(OUTPUT, "Y", ("query d_out",), result=True),
@@ -383,7 +429,8 @@ NO_GRADIENT |= {CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES}
 NO_GRADIENT |= {RESIDUAL, MLP_OUTPUT, "output_normed", "output_norm_weight", "output_norm_bias"}
 NO_GRADIENT |= {"output_scale", "output_scaled"}
 NO_GRADIENT |= {FINAL, "W_U", "b_U", "raw_logits", "scaled_logits", LOGITS}
-NO_GRADIENT |= {row.name for row in DELTA_RULE}
+NO_GRADIENT |= {row.name for row in (*DELTA_RULE, *MIXING, *SKIPPED, *GATED_NORMED)}
+NO_GRADIENT |= {row.name for row in (*BY_DISTANCE, *SCORES_BY_DISTANCE)}
 
 READERS = {
     X: ("Q", "K", "V", "latent_Q", "latent_KV", "K_rope", *(row.name[2:] for row in ROWS if row.asked)),

@@ -79,6 +79,20 @@ def sigmoid(x: Array) -> Array:
     return 0.5 * (1 + np.tanh(0.5 * x))
 
 
+def xielu(
+    x: Array, above: float = 0.8, below: float = 0.8, slope: float = 0.5, most: float = -1e-6
+) -> Array:
+    """A parabola above 0, α · (exp(x) − 1 − x) below it, and `slope` · x (Huang & Schlag 2024).
+
+    The curves `above` and `below` are those that it begins with; each layer learns its own. `most` keeps
+    exp(x) − 1 from 0.
+    """
+    number = x.dtype.type
+    parabola = number(above) * x * x
+    curve = number(below) * (np.expm1(np.minimum(x, number(most))) - x)
+    return np.where(x > 0, parabola, curve) + number(slope) * x
+
+
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     **dict.fromkeys(("gelu", "gelu_python"), gelu),
     **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), gelu_tanh),
@@ -89,5 +103,6 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "sigmoid": sigmoid,
     "tanh": np.tanh,
     "linear": lambda x: x,
+    "xielu": xielu,
 }
 """By the names that config.json gives them."""

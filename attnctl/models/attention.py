@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -10,16 +10,19 @@ import numpy as np
 
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.inputs.plan import Plan, variant
-from attnctl.inputs.plan.tensors import Named, arrays_of
-from attnctl.math import Array, Shape
+from attnctl.inputs.plan.tensors import Named
+from attnctl.math import Array
 from attnctl.math.axes import rearrange
-from attnctl.math.derivation import LayerParts, Variant
+from attnctl.math.derivation import LayerParts
 from attnctl.math.kind import HEAD, HEADS, HeadNorm
 from attnctl.math.names import PAST_KEY, PAST_VALUE
-from attnctl.math.ops import Buckets, RMSNorm
+from attnctl.math.ops import AddByDistance, Buckets, LayerNorm
 from attnctl.math.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
+from attnctl.models.delta import prepare_delta
 from attnctl.models.description import Description, Layer
 from attnctl.models.layer import LayerTensors, Model, norm_op, split
+from attnctl.models.mixing import prepare_mixing
+from attnctl.models.parts import norm_factors, plan_on, read_fused, read_projection
 from attnctl.models.stream import SHARED, read_beside, stream_width
 from attnctl.models.tensors import bfloat16
 
@@ -47,7 +50,8 @@ def prepare_attention(
     d = tensors.d
     tensors.refuse_foreign()
     if tensors.this_layer.is_linear:
-        return prepare_delta(tensors, hidden, header)
+        prepare = prepare_delta if d["delta"] else prepare_mixing
+        return prepare(tensors, hidden, header)
 
     queries = hidden.shape[-2]
     before = 0 if past is None else past.key.shape[-2]
@@ -59,6 +63,8 @@ def prepare_attention(
     named |= read_shared(tensors, hidden)
     named |= read_weights(tensors, cross=cross)
     named |= read_biases(tensors, keys, cross=cross)
+    if d["distances"]:
+        named |= read_distances(tensors)
     sizes = {**d.sizes, "query": queries, "key": keys}
     if past is not None:
         named[PAST_KEY] = past.key, "of the tokens before"
@@ -69,16 +75,6 @@ def prepare_attention(
     parts = parts_of_layer(tensors, cross=cross)
     kind = variant(settings, sizes, named, offset=before, layer=parts)
     return plan_on(tensors.model, kind, named, header)
-
-
-def plan_on(model: Model, kind: Variant, named: Named, header: Mapping[str, Any] | None) -> Plan:
-    return Plan(
-        kind,
-        arrays_of(named),
-        dict(header or {}),
-        dtype=model.dtype,
-        max_memory=model.max_memory,
-    )
 
 
 def cross_settings(d: Description, layer: Layer) -> Settings:
@@ -120,6 +116,8 @@ def parts_of_layer(tensors: LayerTensors, *, cross: bool) -> LayerParts:
         latent_norm=norm_op(d, d["latent_eps"]) if d["kv_rank"] else None,
         buckets=Buckets(furthest=d["furthest"], both_ways=not d["causal"]) if has_buckets else None,
         output_norm=norm if has_output_norm else None,
+        distances=distances_of(d) if d["distances"] else None,
+        distances_norm=LayerNorm(float(d["eps"])) if d["distances_normed"] else None,
         residual=float(d["residual"]),
         from_norm=bool(d["from_norm"]),
     )
@@ -218,13 +216,6 @@ def rules_of(d: Description, layer: Layer) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def norm_factors(tensors: LayerTensors, use: str, name: str, shape: Shape) -> Named:
-    return {
-        f"{name}_{suffix[1:]}": tensors.read_with_origin(use, suffix, shape)
-        for suffix in tensors.d.norm_suffixes
-    }
-
-
 def head_norm_factors(tensors: LayerTensors) -> Named:
     """The weights of the norms of Q and K: one row for all heads, or one for each."""
     d = tensors.d
@@ -277,27 +268,6 @@ def read_projections(tensors: LayerTensors, role: str) -> Named:
     return named | read_projection(tensors, use, "V", shape, has_bias=d["bias"], heads=kv_heads)
 
 
-def read_projection(
-    tensors: LayerTensors, use: str, symbol: str, shape: Shape, *, has_bias: bool, heads: int = 0
-) -> Named:
-    """The matrix (in, out) of a projection and its bias, if there is one; split where it has heads."""
-    rows, columns = shape
-    named: Named = {f"W_{symbol}": (tensors.projection(use, rows, columns, heads), tensors.origin(use))}
-    if has_bias:
-        bias, origin = tensors.read_with_origin(use, ".bias", (columns,))
-        named[f"b_{symbol}"] = split(bias, heads) if heads else bias, origin
-    return named
-
-
-class Fused(NamedTuple):
-    """A matrix (in, out) of several projections, or their bias, which has the same columns."""
-
-    letter: str
-    """What stands before the names of its parts: W or b."""
-    columns: Array
-    origin: str
-
-
 def read_gated(tensors: LayerTensors) -> Named:
     """Q and the gate of one matrix, which has those of a head beside each other."""
     d = tensors.d
@@ -308,13 +278,6 @@ def read_gated(tensors: LayerTensors) -> Named:
         named[f"{fused.letter}_Q"] = q, fused.origin
         named[f"{fused.letter}_gate"] = rearrange(gate, "head ... d -> ... (head d)"), fused.origin
     return named
-
-
-def read_fused(tensors: LayerTensors, use: str, rows: int, columns: int) -> Iterator[Fused]:
-    """The matrix of several projections, and their bias if they have one."""
-    yield Fused("W", tensors.matrix(use, rows, columns), tensors.origin(use))
-    if tensors.d["bias"]:
-        yield Fused("b", *tensors.read_with_origin(use, ".bias", (columns,)))
 
 
 def fused_projections(tensors: LayerTensors) -> Named:
@@ -378,123 +341,43 @@ def read_latents(tensors: LayerTensors) -> Named:
     return named
 
 
-# --- a gated delta rule, which carries a state from token to token ---
-
-UNIT = 1e-6
-"""What is added to the sum of squares that a row of Q or K is divided by the root of."""
+# --- distances as vectors (DeBERTa) ---
 
 
-class DeltaSizes(NamedTuple):
-    """The setting `delta`: tokens of the convolution, heads of Q and K, of V, the columns of each."""
+class Distances(NamedTuple):
+    """The setting `distances`: rows on either side, the furthest or 0, and what reads them how."""
 
-    kernel: int
-    heads: int
-    v_heads: int
-    d_k: int
-    d_v: int
-
-    @property
-    def keys(self) -> int:
-        """The columns of Q in all its heads; those of K are as many."""
-        return self.heads * self.d_k
-
-    @property
-    def values(self) -> int:
-        return self.v_heads * self.d_v
+    span: int
+    furthest: int
+    of_queries: bool
+    of_keys: bool
+    is_shared: bool
+    """Whether Q's and K's own matrices make what is read."""
 
 
-def prepare_delta(tensors: LayerTensors, hidden: Array, header: Mapping[str, Any] | None) -> Plan:
-    """The lines of a layer, heads of Q and K repeated for those of V."""
+def distances_of(d: Description) -> AddByDistance:
+    sizes = Distances(*d["distances"])
+    return AddByDistance(span=sizes.span, furthest=sizes.furthest)
+
+
+def read_distances(tensors: LayerTensors) -> Named:
+    """The rows of distances, which all layers share, and the matrices that they go through."""
     d = tensors.d
     model = tensors.model
-    sizes = DeltaSizes(*d["delta"])
-    named: Named = {"hidden": (hidden, "what came into the layer")}
-    named |= norm_factors(tensors, "attention_norm", "norm", (d["width"],))
-    named |= read_delta(tensors)
-    # A row over its length is the row over the root of its mean square, times 1/√d_k.
-    for symbol in "QK":
-        weight = np.full(sizes.d_k, sizes.d_k**-0.5, model.dtype)
-        named[f"{symbol}_norm_weight"] = weight, "1/√d_k: rows of length 1"
+    sizes = Distances(*d["distances"])
+    names = d.stack.outer
+    shape = (2 * sizes.span, d["width"])
+    named: Named = {"distances": (model.outer("distances", ".weight", shape), names["distances"])}
+    if d["distances_normed"]:
+        for suffix in d.norm_suffixes:
+            factor = model.outer("distances_norm", suffix, (d["width"],))
+            named[f"distances_norm_{suffix[1:]}"] = factor, f"{names['distances_norm']}{suffix}"
 
-    axes = {"head": sizes.v_heads, "kv_head": sizes.v_heads, "d_k": sizes.d_k, "d_v": sizes.d_v}
-    axes |= {"d_model": d["width"], "query": hidden.shape[-2], "key": hidden.shape[-2]}
-    settings = Settings(qk_norm=HeadNorm(eps=UNIT / sizes.d_k), gate=True)
-    parts = LayerParts(norm=norm_op(d, d["eps"]), head_norm=RMSNorm(float(d["eps"])))
-    return plan_on(model, variant(settings, axes, named, layer=parts), named, header)
-
-
-def read_delta(tensors: LayerTensors) -> Named:
-    """The tensors of a layer under our names."""
-    sizes = DeltaSizes(*tensors.d["delta"])
-    matrices = read_matrices(tensors)
-    named = convolved_projections(tensors, sizes, matrices)
-    for name in ("beta", "decay"):
-        fused, origin = matrices[name]
-        named[f"W_{name}"] = split(fused, sizes.v_heads), origin
-    named["W_gate"] = matrices["gate"]
-    named["decay_rate"] = tensors.read_with_origin("delta_decay", "", (sizes.v_heads,))
-    named["decay_step"] = tensors.read_with_origin("delta_step", "", (sizes.v_heads,))
-    named["head_norm_weight"] = tensors.read_with_origin("delta_norm", ".weight", (sizes.d_v,))
-    named["W_O"] = tensors.matrix("delta_o", sizes.values, tensors.d["width"]), tensors.origin("delta_o")
-    return named
-
-
-def convolved_projections(tensors: LayerTensors, sizes: DeltaSizes, matrices: Named) -> Named:
-    """Q, K and V and the convolution that each goes through, for every head of V."""
-    channels = 2 * sizes.keys + sizes.values
-    convolution = tensors.read("delta_conv", ".weight", (channels, 1, sizes.kernel))[:, 0]
-    by_symbol = np.split(convolution, [sizes.keys, 2 * sizes.keys])
-    named: Named = {}
-    for symbol, kernels in zip("QKV", by_symbol, strict=True):
-        fused, origin = matrices[symbol]
-        by_head = split(fused, sizes.v_heads if symbol == "V" else sizes.heads)
-        kernels_by_head = rearrange(kernels, "(head d) kernel -> head d kernel", head=len(by_head))
-
-        repeats = sizes.v_heads // len(by_head)
-        named[f"W_{symbol}"] = by_head.repeat(repeats, axis=0), origin
-        named[f"conv_{symbol}"] = kernels_by_head.repeat(repeats, axis=0), tensors.origin("delta_conv")
-    return named
-
-
-class FusedMatrix(NamedTuple):
-    """A tensor that has several matrices beside each other, in each of its groups of columns."""
-
-    use: str
-    groups: int
-    columns: Mapping[str, int]
-    """Of each matrix, those in one group."""
-
-
-def delta_matrices(tensors: LayerTensors) -> list[FusedMatrix]:
-    """The tensors of X's matrices: four of all heads in turn, or two that have heads together."""
-    sizes = DeltaSizes(*tensors.d["delta"])
-    if tensors.has("delta_qkv"):
-        qkv = {"Q": sizes.keys, "K": sizes.keys, "V": sizes.values}
-        return [
-            FusedMatrix("delta_qkv", 1, qkv),
-            FusedMatrix("delta_z", 1, {"gate": sizes.values}),
-            FusedMatrix("delta_b", 1, {"beta": sizes.v_heads}),
-            FusedMatrix("delta_a", 1, {"decay": sizes.v_heads}),
-        ]
-
-    values = sizes.values // sizes.heads  # those that share a head of Q and K
-    shared = sizes.v_heads // sizes.heads
-    qkvz = {"Q": sizes.d_k, "K": sizes.d_k, "V": values, "gate": values}
-    return [
-        FusedMatrix("delta_qkvz", sizes.heads, qkvz),
-        FusedMatrix("delta_ba", sizes.heads, {"beta": shared, "decay": shared}),
-    ]
-
-
-def read_matrices(tensors: LayerTensors) -> Named:
-    """The matrices (in, out) that X goes through."""
-    width = tensors.d["width"]
-    named: Named = {}
-    for stored in delta_matrices(tensors):
-        total = stored.groups * sum(stored.columns.values())
-        fused = tensors.matrix(stored.use, width, total)
-        by_group = rearrange(fused, "x (group d) -> x group d", group=stored.groups)
-        ends = np.cumsum([*stored.columns.values()])[:-1]
-        for name, part in zip(stored.columns, np.split(by_group, ends, axis=-1), strict=True):
-            named[name] = part.reshape(width, -1), tensors.origin(stored.use)
+    # Queries read what the matrix of keys makes of distances, and keys what that of queries does.
+    readers = {"K": sizes.of_queries, "Q": sizes.of_keys}
+    for symbol in (symbol for symbol, reads in readers.items() if reads):
+        use = symbol.lower() if sizes.is_shared else f"distances_{symbol.lower()}"
+        shape = (d["width"], d["heads"] * d["d_k"])
+        heads = d["heads"]
+        named |= read_projection(tensors, use, f"{symbol}_distances", shape, has_bias=True, heads=heads)
     return named

@@ -78,7 +78,7 @@ class ByLayer(NamedTuple):
 
     def is_linear(self, index: int) -> bool:
         if self.types:
-            return self.types[index] == "linear_attention"
+            return self.types[index] in MIXING
         return self.linear(index)
 
 
@@ -337,6 +337,7 @@ def facts_of_tensors(settings: Mapping[str, Any], stack: Stack, inner: Names) ->
         "sink": "sink" in inner,
         "gated": "gate" in inner or "gate_up" in inner,
         "positions": "plain" if "position" in stack.outer else None,
+        "embed_norm": "embed_norm" in stack.outer,
         "final_norm": "final_norm" in stack.outer,
     }
 
@@ -480,8 +481,14 @@ TYPES = {
     "sliding_attention": True,
     "chunked_attention": True,
     "linear_attention": False,
+    "attention": False,
+    "mamba": False,
+    "conv": False,
 }
 """The types of layers, and whether each has a window."""
+
+MIXING = ("linear_attention", "mamba", "conv")
+"""Those of layers that do not attend."""
 
 SILENT = {"partial_rotary_factor": 1.0, "is_causal": True}
 """Keys that say nothing where they say this; any other says nothing by false, 0 and what is empty."""
@@ -577,6 +584,8 @@ def impossible(settings: Mapping[str, Any], stack: Stack) -> Iterator[str]:
         yield from impossible_experts(settings, stack)
     if settings["delta"]:
         yield from impossible_delta(settings, key("act"))
+    if settings["state_space"]:
+        yield from impossible_state(settings, key("act"))
     if settings["types"] is not None:
         yield from impossible_types(settings, key("types"), chunked="chunk" in stack.settings)
 
@@ -625,19 +634,29 @@ def impossible_delta(settings: Mapping[str, Any], act: str) -> Iterator[str]:
         yield f"{act}: {quote(str(settings['act']))}; layers of a delta rule are read with silu alone"
 
 
+def impossible_state(settings: Mapping[str, Any], act: str) -> Iterator[str]:
+    _, heads, _, groups, _ = settings["state_space"]
+    if heads % groups:
+        yield f"mamba_n_groups: {groups} do not divide mamba_n_heads, {heads}"
+    if ACTIVATIONS.get(settings["act"]) is not ACTIVATIONS["silu"]:
+        yield f"{act}: {quote(str(settings['act']))}; layers of a state space are read with silu alone"
+
+
+NEAR_TYPES = {
+    "delta": ("linear_attention",),
+    "state_space": ("attention", "linear_attention", "mamba"),
+    "convolution": ("conv",),
+}
+"""Beside full_attention, by the setting that says how large what is in the layers of the others is."""
+
+
 def impossible_types(settings: Mapping[str, Any], key: str, *, chunked: bool) -> Iterator[str]:
-    if settings["delta"]:
-        near = "linear_attention"
-        size = "delta"
-    elif chunked:
-        near = "chunked_attention"
-        size = "chunk"
-    else:
-        near = "sliding_attention"
-        size = "window"
+    size = next((name for name in NEAR_TYPES if settings[name]), "chunk" if chunked else "window")
+    near = "chunked_attention" if chunked else "sliding_attention"
 
     types = settings["types"]
-    known = ("full_attention", near)
+    named = NEAR_TYPES.get(size, (near,))
+    known = ("full_attention", *named)
     for name in sorted({*types} - set(known)):
         yield f"{key}: {quote(name)} is not understood; only {one_of(known)}"
     if len(types) != settings["layers"]:

@@ -149,6 +149,8 @@ DEFAULTS: dict[str, Setting] = {
     "alibi": None,  # slopes | keys: a bias by key, rounded to bfloat16
     "buckets": None,
     "furthest": 128,
+    "distances": None,  # rows on either side, the furthest or 0; if queries, if keys, if own matrices read
+    "distances_normed": False,
     "sink": None,  # None: as the tensors say
     "temperature": None,  # β, L and the first position
     "temperature_rotated": True,  # whether layers with rotary positions have it, too
@@ -166,8 +168,11 @@ DEFAULTS: dict[str, Setting] = {
     "interleaved": False,
     "rotated": always,  # the layers that have them
     "rotated_in_full": True,  # whether those without a window do
-    # layers of a delta rule
+    # layers that carry a state, or mix a few tokens, instead of attending
     "delta": None,  # tokens of the convolution, heads of Q and K, of V, the columns of each
+    "state_space": None,  # tokens of the convolution, heads, their columns, groups, numbers of a state
+    "convolution": None,  # its tokens
+    "conv_bias": False,
     "linear": never,  # which layers they are, where there are no `types`
     # what surrounds attention
     "parallel": False,
@@ -180,7 +185,7 @@ DEFAULTS: dict[str, Setting] = {
     "cutoff": None,  # what of a gate is left out: up to so many deviations over the mean of its row
     "experts": None,
     "expert_layer": always,
-    "experts_transposed": False,  # (in, out), where a tensor has those of all
+    "experts_transposed": False,  # (in, out), where a tensor has those of all | "by shape"
     "expert_size": None,  # None: intermediate
     "shared_size": None,  # of the expert that every row goes to
     "chosen": 2,
@@ -188,6 +193,7 @@ DEFAULTS: dict[str, Setting] = {
     "rivals": None,  # half of how near others come that count
     "router_bias": False,
     "router_normalized": True,
+    "router_least": 1e-20,  # what is added to the sum that weights are divided by
     "groups": 1,
     "chosen_groups": 1,
     "best_of_group": 1,  # so many of its experts say how good a group is
@@ -203,6 +209,8 @@ DEFAULTS: dict[str, Setting] = {
     "project_bias": True,
     "positions": None,  # None: plain, where there is a table | after_pad
     "position_start": 0,
+    "masked": None,  # the token whose rows are 0, the others larger for it, as if it were dropped (ESM)
+    "embed_norm": None,  # None: as the tensors say
     "final_norm": None,  # None: as the tensors say
     # latent attention
     "rank": None,
@@ -216,6 +224,8 @@ DEFAULTS: dict[str, Setting] = {
 """Every setting of a stack; the keys are those that all families read, unless they say otherwise."""
 
 TIED, UNTIED = (flag("tie_word_embeddings", default=tied) for tied in (True, False))
+
+FLAG_OF_TIES = replace(TIED, names=("tie_embedding", "tie_word_embeddings"))
 
 HEAD: dict[str, Setting] = {
     "unembed": (),  # the names that its matrix has had; none: there is no head

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import log
 from types import MappingProxyType
 
 import numpy as np
@@ -48,20 +49,54 @@ def embed_ids(
     scale = np.dtype(model.dtype).type(d["embed_scale"])
     width = d["embed_width"]
     x = rows(model, "embed", "token", ids, width) * scale
+    if d["masked"] is not None:
+        x = drop_masked(x, ids, d["masked"])
     if d["project"] and d["project_first"]:
         x = project_embeddings(model, x)
         width = d["width"]
 
     if d["positions"]:
-        x = x + rows(model, "position", "position", places_of_tokens(d, ids, start), width)
-    if "segment" in outer:
+        x = x + position_rows(model, places_of_tokens(d, ids, start), width)
+    if "segment" in outer and d["segments"] != 0:
         x = x + rows(model, "segment", "segment", segments or [0] * len(ids), width)
-    if "embed_norm" in outer:
+    if d["embed_norm"]:
         x = model.norm("embed_norm", x)
     if d["project"] and not d["project_first"]:
         x = project_embeddings(model, x)
 
     return with_streams(model, ids, x)
+
+
+SHARE_MASKED = 0.15 * 0.8
+"""Of the tokens that ESM was trained on: so many were masked, and their rows 0."""
+
+
+def drop_masked(x: Array, ids: Sequence[int], masked: int) -> Array:
+    """Rows of 0 for masked tokens, all others scaled as if as many were masked as in training (ESM)."""
+    is_masked = np.asarray(ids) == masked
+    kept = np.where(is_masked[:, None], x.dtype.type(0), x)
+    return kept * x.dtype.type((1 - SHARE_MASKED) / (1 - is_masked.mean()))
+
+
+def position_rows(model: Model, places: Sequence[int], width: int) -> Array:
+    """What is added to rows that stand in these places: rows of a table, or waves where there is none."""
+    if "position" in model.description.stack.outer:
+        return rows(model, "position", "position", places, width)
+
+    waves = sinusoids(np.asarray(places), width)
+    padding = model.description["position_start"] - 1
+    waves[np.asarray(places) == padding] = 0
+    return waves.astype(model.dtype)
+
+
+def sinusoids(places: Array, width: int) -> Array:
+    """All sines, then all cosines, whose frequencies go down from 1 to 1/10,000 (M2M-100)."""
+    half = width // 2
+    step = np.float32(-log(10000) / (half - 1))
+    frequencies = np.exp(np.arange(half, dtype=np.float32) * step)
+    angles = places.astype(np.float32)[:, None] * frequencies
+    waves = np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)
+    return np.pad(waves, [(0, 0), (0, width % 2)])
 
 
 def places_of_tokens(d: Description, ids: Sequence[int], start: int = 0) -> list[int]:

@@ -39,8 +39,9 @@ class Model:
         d = self.description
         first = d.attending[0] if d.attending else 0
         layer = d.stack.layer.format(i=first)
-        # Every layer that attends makes Q of a matrix by one of these names.
-        matrix_of_q = next(d.inner[use] for use in ("qkv", "q", "latent_q") if d.inner.get(use))
+        # Every layer that attends makes Q of a matrix by one of these names; others have one of their own.
+        uses = ("qkv", "q", "latent_q") if d.attending else ("ssm_in", "conv_in", "delta_qkv", "delta_qkvz")
+        matrix_of_q = next(d.inner[use] for use in uses if d.inner.get(use))
         wanted = f"{layer}{matrix_of_q}.weight"
         return prefix_of(self.checkpoint.tensors, wanted, d.stack.within, str(self.checkpoint.folder))
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 from attnctl.math import Array
 from attnctl.math.ops import RMSNorm
-from attnctl.models.activations import ACTIVATIONS, activate, sigmoid
+from attnctl.models.activations import ACTIVATIONS, activate, sigmoid, xielu
 from attnctl.models.layer import LayerTensors
+
+OF_AN_EXPERT = "expert_"
+"""What the matrices of an expert are called before what they are; they have no bias in any family."""
 
 
 def feed_forward(tensors: LayerTensors, x: Array, after: Array) -> Array:
@@ -40,7 +44,7 @@ def experts(tensors: LayerTensors, x: Array, routed: Array) -> Array:
         else:
             out[row] += share * expert_output(tensors, x[row], expert)
 
-    if tensors.has("shared_up"):
+    if tensors.has("shared_down"):
         out += shared_expert(tensors, x)
     return out
 
@@ -57,11 +61,12 @@ def shared_expert(tensors: LayerTensors, x: Array) -> Array:
 def network(tensors: LayerTensors, x: Array, role: str, size: int, **numbers: int) -> Array:
     """act(x W_up) W_down, or act(x W_gate) · (x W_up) through W_down."""
     d = tensors.d
-    act = partial(activate, ACTIVATIONS[d["act"]])
+    act = partial(activate, function_of(tensors))
+    has_bias = d["mlp_bias"] and role != OF_AN_EXPERT
 
     def linear(use: str, rows: Array, columns: int) -> Array:
         out = tensors.multiply(use, rows, columns, **numbers)
-        if d["mlp_bias"]:
+        if has_bias:
             out += tensors.read(use, ".bias", (columns,), **numbers)
         return out
 
@@ -79,6 +84,23 @@ def network(tensors: LayerTensors, x: Array, role: str, size: int, **numbers: in
     return linear(f"{role}down", inner, d["width"])
 
 
+def function_of(tensors: LayerTensors) -> Callable[[Array], Array]:
+    """The function of a layer's network; the curve of xIELU is as the layer has learned it."""
+    if not tensors.has("act_above"):
+        return ACTIVATIONS[tensors.d["act"]]
+
+    above = softplus(tensors.read("act_above", "", (1,))[0])
+    below = softplus(tensors.read("act_below", "", (1,))[0])
+    slope = float(tensors.read("act_slope", "", ()))
+    most = float(tensors.read("act_most", "", ()))
+    return partial(xielu, above=above, below=slope + below, slope=slope, most=most)
+
+
+def softplus(x: float) -> float:
+    """ln(1 + exp(x)), without overflow."""
+    return float(np.logaddexp(0, x))
+
+
 def cut_off(gate: Array, deviations: float) -> Array:
     """What of each row is above its mean by more than so many standard deviations (Gemma 3n)."""
     mean = gate.mean(axis=-1, keepdims=True)
@@ -91,7 +113,7 @@ def expert_output(tensors: LayerTensors, x: Array, expert: int) -> Array:
     d = tensors.d
     size = d["expert_size"]
     if not tensors.has("experts_gate_up") or tensors.is_there("expert_up", expert):
-        return network(tensors, x, "expert_", size, e=expert)
+        return network(tensors, x, OF_AN_EXPERT, size, e=expert)
     if d["clamp"] is not None:
         return clamped_expert(tensors, x, expert)
 
@@ -125,7 +147,12 @@ def clamped_expert(tensors: LayerTensors, x: Array, expert: int) -> Array:
 def fused_expert(tensors: LayerTensors, use: str, rows: int, columns: int, expert: int) -> Array:
     """The matrix (in, out) of one expert, of a tensor that has those of all."""
     count = tensors.d["experts"]
-    if tensors.d["experts_transposed"]:
+    is_transposed = tensors.d["experts_transposed"]
+    if is_transposed == "by shape":
+        stored = tensors.model.checkpoint.tensors.get(tensors.name_of(use, ""))
+        is_transposed = stored is not None and stored.shape != (count, columns, rows)
+
+    if is_transposed:
         return tensors.read(use, "", (count, rows, columns), expert)
     return tensors.read(use, "", (count, columns, rows), expert).T
 
@@ -149,6 +176,8 @@ def route(tensors: LayerTensors, x: Array) -> tuple[Array, Array]:
     else:
         scores = softmax(logits)
         ranked = scores
+        if tensors.has("router_correction"):
+            ranked = scores + tensors.read("router_correction", "", (1, d["experts"]))
         best_of_group = d["best_of_group"]
 
     candidates = in_best_groups(ranked, d["groups"], d["chosen_groups"], best_of_group)
@@ -175,7 +204,7 @@ def weigh_chosen(tensors: LayerTensors, scores: Array, best: Array) -> Array:
     number = scores.dtype.type
     weights = np.take_along_axis(scores, best, -1)
     if d["router_normalized"]:
-        weights = weights / (weights.sum(axis=-1, keepdims=True) + number(1e-20))
+        weights = weights / (weights.sum(axis=-1, keepdims=True) + number(d["router_least"]))
     if tensors.has("expert_factors"):
         weights = weights * tensors.read("expert_factors", "", (d["experts"],))[best]
     return weights * number(d["router_scale"])

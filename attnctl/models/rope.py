@@ -203,6 +203,11 @@ def proportional(rope: Rope, length: int) -> Frequencies:
     return np.where(is_turned, frequencies, FLOAT(0)), 1.0
 
 
+def backwards(rope: Rope, length: int) -> Frequencies:
+    """The usual frequencies, by which pairs turn the other way round (nanochat)."""
+    return -base_frequencies(rope), 1.0
+
+
 ORIGINAL = "original_max_position_embeddings"
 OF_YARN = (ORIGINAL, "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate")
 
@@ -231,6 +236,7 @@ USUAL = ("default", *KINDS)
 TEMPERED = "yarn with temperature"
 PROPORTIONAL = "proportional"
 OF_PHIMOE = "longrope with mscale"
+BACKWARDS = "backwards"
 SCALES = ("short_factor", "long_factor", "short_mscale", "long_mscale")
 KINDS |= {
     TEMPERED: RopeKind(
@@ -238,6 +244,7 @@ KINDS |= {
     ),
     PROPORTIONAL: RopeKind(proportional, (), ("factor",)),
     OF_PHIMOE: RopeKind(longrope_of_phimoe, SCALES, (ORIGINAL, "factor")),
+    BACKWARDS: RopeKind(backwards, (), ()),
 }
 """Those of one family each, whose `rope_kinds` lead to them."""
 

@@ -31,7 +31,7 @@ from attnctl.math.names import (
 )
 from attnctl.math.ops import Given
 from attnctl.math.steps import Step
-from attnctl.models.attention import DeltaSizes, blank_rows, prepare_attention, rules_of
+from attnctl.models.attention import blank_rows, prepare_attention, rules_of
 from attnctl.models.forward import (
     Change,
     attend_plainly,
@@ -43,6 +43,7 @@ from attnctl.models.forward import (
     through,
 )
 from attnctl.models.layer import LayerTensors, Model
+from attnctl.models.mixing import head_sizes, mixer_of
 from attnctl.models.source import Tokens, Words, folder_of, open_model, plain_ids
 from attnctl.models.stream import steps_to_keep
 from attnctl.record import Trace
@@ -186,7 +187,7 @@ def begin_run(name: str, layers: str, settings: Settings) -> tuple[Runner, Calla
     if "all" in layers:
         numbers = [index for index in numbers if index in d.attending]
         if not numbers:
-            raise AttnError(f"--layer: {d.family}: no layer attends; all carry a state")
+            raise AttnError(f"--layer: {d.family}: no layer attends")
     if wanted.cross and not d.crosses:
         raise AttnError(f"--layer: {d.family} has no attention to another sequence")
     if settings.backward and len(numbers) > 1:
@@ -424,12 +425,19 @@ class Runner:
         }
         if part := self.model.description.part:
             header["part"] = CROSS if cross else part
+        if tensors.this_layer.is_linear:
+            header["mixer"] = mixer_of(tensors.d)
         header["config"] = config_of(tensors, self.settings, cross)
 
         plan = prepare_attention(tensors, hidden, header, memory if cross else None, cross=cross)
         if tensors.this_layer.is_linear and self.settings.backward:
             raise AttnError(
                 f"--backward: layer {tensors.index} has no softmax; gradients are those of attention"
+            )
+        if tensors.d["distances"] and self.settings.backward:
+            raise AttnError(
+                f"--backward: the scores of {tensors.d.family} read vectors of distances, whose gradients "
+                "are not computed; run it without"
             )
         return with_gradients(plan, self.settings, self.rows(self.d_output, gradient_of(OUTPUT)))
 
@@ -470,8 +478,8 @@ def config_of(tensors: LayerTensors, asked: Settings, cross: bool) -> dict[str, 
     layer = tensors.this_layer
     known = {"d_model": d["width"], **{name: d[name] for name in ("heads", "kv_heads", "d_k", "d_v")}}
     if layer.is_linear:
-        sizes = DeltaSizes(*d["delta"])
-        known |= {"heads": sizes.v_heads, "kv_heads": sizes.v_heads, "d_k": sizes.d_k, "d_v": sizes.d_v}
+        heads, d_k, d_v = head_sizes(d)
+        known |= {"heads": heads, "kv_heads": heads, "d_k": d_k, "d_v": d_v}
 
     known["scale"] = layer.scale
     known["rules"] = () if cross or layer.is_linear else rules_of(d, layer)

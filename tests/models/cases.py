@@ -9,6 +9,18 @@ IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 LLAMA = {**SMALL, **GROUPED, **IDS, "max_position_embeddings": 64}
 BERT = {**SMALL, **HEADS, "max_position_embeddings": 32, "type_vocab_size": 2}
 ROBERTA = {**BERT, "pad_token_id": 1, "type_vocab_size": 1}
+DEBERTA = {
+    **SMALL,
+    **HEADS,
+    "max_position_embeddings": 32,
+    "relative_attention": True,
+    "pos_att_type": "p2c|c2p",
+    "position_buckets": 4,
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+    "position_biased_input": False,
+}
+ESM = {**SMALL, **HEADS, "max_position_embeddings": 32, "pad_token_id": 1, "mask_token_id": 9}
 T5 = {"vocab_size": 32, "d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 2, "num_heads": 4}
 BOTH = {
     "inputs": {"input_ids": None, "decoder_input_ids": None},
@@ -78,6 +90,19 @@ STATEFUL = {
     "linear_key_head_dim": 4,
     "linear_value_head_dim": 6,
 }
+SOUND = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 24,
+    "vocab_size": 32,
+    "conv_dim": [8, 8],
+    "conv_kernel": [3, 3],
+    "conv_stride": [2, 2],
+    "num_conv_pos_embeddings": 4,
+    "num_conv_pos_embedding_groups": 2,
+}
+HEARD = {"inputs": {"input_values": (40,)}}
 PATCHES = {"depth": 1, "embed_dim": 8, "hidden_size": 8, "num_heads": 1, "patch_size": 2}
 
 
@@ -409,6 +434,7 @@ CASES = [
             "mm_tokens_per_image": 4,
         },
     ),
+    case("exaone", "LlamaForCausalLM", "ExaoneConfig", {**LLAMA, "head_dim": 6}),
     case("hunyuan", "HunYuanDenseV1ForCausalLM", "HunYuanDenseV1Config", {**LLAMA, "head_dim": 6}),
     case("phi", "PhiForCausalLM", "PhiConfig", {**LLAMA, "hidden_size": 32, "qk_layernorm": True}),
     case(
@@ -585,6 +611,44 @@ CASES = [
     case("bart", "BartModel", "BartConfig", {**BART, "scale_embedding": True}, **BOTH, dtype="bfloat16"),
     case("mbart", "MBartModel", "MBartConfig", {**BART, "scale_embedding": True}, **BOTH, dtype="bfloat16"),
     case("umt5", "UMT5ForConditionalGeneration", "UMT5Config", T5, **BOTH, dtype="bfloat16"),
+    case(
+        "esm", "EsmModel", "EsmConfig", {**ESM, "position_embedding_type": "rotary", "token_dropout": True}
+    ),
+    case("deberta-v2", "DebertaV2Model", "DebertaV2Config", DEBERTA, dtype="bfloat16"),
+    case(
+        "deberta-own",
+        "DebertaV2Model",
+        "DebertaV2Config",
+        {**DEBERTA, "share_att_key": False, "position_buckets": -1, "pos_att_type": ["c2p", "p2c"]}
+        | {"max_relative_positions": 4, "type_vocab_size": 2, "position_biased_input": True},
+        pair=True,
+    ),
+    case("esm-1b", "EsmModel", "EsmConfig", {**ESM, "emb_layer_norm_before": True}, dtype="bfloat16"),
+    case("data2vec-text", "Data2VecTextModel", "Data2VecTextConfig", ROBERTA, dtype="bfloat16"),
+    case(
+        "roberta-prelayernorm",
+        "RobertaPreLayerNormModel",
+        "RobertaPreLayerNormConfig",
+        ROBERTA,
+        dtype="bfloat16",
+    ),
+    case("xlm-roberta-xl", "XLMRobertaXLModel", "XLMRobertaXLConfig", ROBERTA, dtype="bfloat16"),
+    case("pegasus", "PegasusModel", "PegasusConfig", {**BART, "scale_embedding": True}, **BOTH),
+    case("blenderbot", "BlenderbotModel", "BlenderbotConfig", BART, **BOTH, dtype="bfloat16"),
+    case(
+        "lfm2",
+        "Lfm2Model",
+        "Lfm2Config",
+        {**LLAMA, "intermediate_size": 36, "block_multiple_of": 4}
+        | {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "conv_bias": True},
+        dtype="bfloat16",
+    ),
+    case("m2m_100", "M2M100Model", "M2M100Config", BART, **BOTH, dtype="bfloat16"),
+    case("wav2vec2", "Wav2Vec2Model", "Wav2Vec2Config", SOUND, **HEARD),
+    case("hubert", "HubertModel", "HubertConfig", {**SOUND, "do_stable_layer_norm": True}, **HEARD),
+    case("data2vec-audio", "Data2VecAudioModel", "Data2VecAudioConfig", SOUND, **HEARD),
+    case("unispeech", "UniSpeechModel", "UniSpeechConfig", SOUND, **HEARD),
+    case("unispeech-sat", "UniSpeechSatModel", "UniSpeechSatConfig", SOUND, **HEARD),
     case("marian", "MarianModel", "MarianConfig", BART, **BOTH, dtype="bfloat16"),
     case(
         "dinov2",
@@ -728,6 +792,18 @@ CASES = [
         "Qwen3VLConfig",
         {
             "text_config": {"model_type": "qwen3_vl_text", **SECTIONS, "head_dim": 4},
+            "vision_config": {**PATCHES, "intermediate_size": 8, "out_hidden_size": 16}
+            | {"num_position_embeddings": 4, "deepstack_visual_indexes": [0]},
+        },
+        dtype="bfloat16",
+    ),
+    case(
+        "qwen3-vl-moe",
+        "Qwen3VLMoeModel",
+        "Qwen3VLMoeConfig",
+        {
+            "text_config": {"model_type": "qwen3_vl_moe_text", **SECTIONS, "head_dim": 4}
+            | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 12},
             "vision_config": {**PATCHES, "intermediate_size": 8, "out_hidden_size": 16}
             | {"num_position_embeddings": 4, "deepstack_visual_indexes": [0]},
         },

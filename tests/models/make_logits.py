@@ -28,7 +28,7 @@ MOVED = {"logit_scale": 0.3, "logits_scaling": 3.0, "final_logit_softcapping": 2
 KINDS = ("MASKED_LM", "CAUSAL_LM", "IMAGE_TEXT_TO_TEXT")
 OF_TEXT = {"qwen3_5", "qwen3_5_moe"}
 """Models of images too, whose causal class takes the configuration of their text alone."""
-LEFT_OUT = {"bart", "marian", "mbart", "whisper"}
+LEFT_OUT = {"bart", "blenderbot", "pegasus", "m2m_100", "marian", "mbart", "whisper"}
 """Decoders that read an encoder."""
 BODIES = {"llama4_text": {r"^(layers|embed_tokens|norm)\.": r"model.\1."}}
 """Where the class with a head has a body that it does not look for under its own prefix."""

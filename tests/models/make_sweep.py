@@ -60,8 +60,14 @@ EVERYWHERE = {
 SKIPPED = {"model_type", "text_config", "vision_config", "return_dict", "dtype"}
 """Keys that choose another class or part, what a call returns, or the type of numbers alone."""
 
+SOUNDS = "wav2vec2", "hubert", "data2vec-audio", "unispeech", "unispeech-sat"
+"""Families that take a sound."""
+
 IMAGES = "vit", "deit", "dinov2", "dinov2_with_registers"
 """Families that take an image."""
+
+NAMED_WITH_HEAD = {"exaone"}
+"""Families whose tensors have the names of their files only where they are saved with their head."""
 
 IN_FLOAT32 = {"qwen3_next", "qwen3_5", "qwen3_5_text", "gemma4", "gemma4_text"}
 IN_FLOAT32 |= {"qwen3_5_moe", "qwen3_5_moe_text", "gemma3n", "gemma3n_text"}
@@ -214,7 +220,10 @@ class Reference:
     def shapes_of(self, config: dict[str, Any]) -> dict[str, list[int]]:
         """Names and shapes of the tensors, as save_pretrained writes them."""
         made = CONFIG_MAPPING[self.kind].from_dict(json.loads(json.dumps(config)))
-        model = transformers.AutoModel.from_config(made)
+        with_head = self.kind in NAMED_WITH_HEAD
+        model = (transformers.AutoModelForCausalLM if with_head else transformers.AutoModel).from_config(
+            made
+        )
         found = tuple((name, tuple(each.shape)) for name, each in model.state_dict().items())
         if found not in self.shapes:
             model.save_pretrained(self.folder / "shapes")
@@ -234,8 +243,14 @@ class Reference:
             experts_implementation="eager",
             attn_implementation="sdpa" if alibi else "eager",
         ).eval()
-        calls = dict.fromkeys(("t5", "mt5", "umt5", "bart", "mbart", "marian"), both) | {"whisper": speech}
-        calls |= dict.fromkeys(("clip", "siglip"), pair) | dict.fromkeys(IMAGES, image)
+        calls = dict.fromkeys(
+            ("t5", "mt5", "umt5", "bart", "mbart", "marian", "m2m_100", "pegasus", "blenderbot"), both
+        ) | {"whisper": speech}
+        calls |= (
+            dict.fromkeys(SOUNDS, sound)
+            | dict.fromkeys(("clip", "siglip"), pair)
+            | dict.fromkeys(IMAGES, image)
+        )
         calls["llama4"] = lambda whole: tokens(whole.language_model.model)
         found = calls.get(self.kind, image if self.kind == "clip_vision_model" else tokens)(model)
         return {part: [each[0].double().numpy() for each in every] for part, every in found.items()}
@@ -278,15 +293,22 @@ def image(model: Any) -> States:
     return {"": started(model, config.hidden_size, pixels.double())}
 
 
+def sound(model: Any) -> States:
+    """A stack that takes a sound."""
+    samples = torch.zeros(1, 400).double()
+    return {"": started(model, model.config.hidden_size, samples, model.encoder.layers)}
+
+
 def pair(model: Any) -> States:
     """CLIP."""
     return {"": tokens(model.text_model)[""], "vision": image(model.vision_model)[""]}
 
 
-def started(model: Any, width: int, inputs: torch.Tensor) -> list[torch.Tensor]:
+def started(model: Any, width: int, inputs: torch.Tensor, layers: Any = None) -> list[torch.Tensor]:
     """The hidden states of a stack of layers that begins from a drawn one instead of these inputs."""
     start = torch.tensor(start_of(width))[None]
-    layers = next(each for each in model.modules() if isinstance(each, torch.nn.ModuleList))
+    if layers is None:
+        layers = next(each for each in model.modules() if isinstance(each, torch.nn.ModuleList))
 
     def replaced(module: Any, args: Any, kwargs: Any) -> Any:
         return ((start, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": start})

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from attnctl.base.words import one_of
 from attnctl.models.architectures import ARCHITECTURES
-from attnctl.models.families import ATTENTIONS_ONLY, FAMILIES, TOWERS
+from attnctl.models.families import ATTENTIONS_ONLY, FAMILIES, TOWERS, speech
 from attnctl.models.family import DEFAULTS, Stack
 from attnctl.models.gguf import KINDS
 from attnctl.models.keys import setting_value
@@ -23,20 +23,24 @@ PAGE = Path(__file__).parents[2] / "samples" / "models" / "README.md"
 MARKED = re.compile(r"(<!-- what opens -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def group_of(stacks: Mapping[str, Stack]) -> str:
+def group_of(kind: str, stacks: Mapping[str, Stack]) -> str:
     """What a model is, by the settings of its stacks."""
     stack = stacks[""]
     settings = {**DEFAULTS, **stack.settings}
     if "decoder" in stacks:
         return "an encoder and a decoder"
     if "embed" not in stack.outer:
-        return "of images"
+        return "of sounds, from the rows of their first layer on" if kind in speech.SOUNDS else "of images"
     if "vision" in stacks:
         return "of images and texts"
     if setting_value(settings["causal"], {}) is False:
         return "encoders, which see both ways"
     if settings["delta"]:
         return "decoders with layers of a delta rule"
+    if settings["state_space"]:
+        return "decoders with layers of a state space (Mamba 2)"
+    if settings["convolution"]:
+        return "decoders with layers of a short convolution"
     if settings["experts"] is not None:
         return "decoders with experts"
     return "decoders"
@@ -54,7 +58,7 @@ def what_opens() -> str:
     """Both tables: by model_type, and by what stands on the disk."""
     groups: dict[str, list[str]] = {}
     for kind, stacks in FAMILIES.items():
-        groups.setdefault(group_of(stacks), []).append(kind)
+        groups.setdefault(group_of(kind, stacks), []).append(kind)
     kinds = {name: code(groups[name]) for name in sorted(groups)}
     with_head = [kind for kind in TOWERS if kind not in ATTENTIONS_ONLY]
     kinds["the text of models that see or hear"] = code(with_head)

@@ -34,6 +34,9 @@ NAMES = [
     "dinov2",
     "gemma4_text",
     "gemma3n_text",
+    "granitemoehybrid",
+    "lfm2",
+    "deberta-v2",
 ]
 
 
@@ -124,8 +127,8 @@ def test_tiles_give_the_same(name, tile):
     plan = layer_of(name)
     wanted = ["output", "residual"]
     whole = carry_out(plan.derivation, plan.given).values
-    n_by_n = "attention_weights" if "attention_weights" in whole else "decayed_scores"
-    for keep in (wanted, [*wanted, n_by_n]):
+    n_by_n = [name for name in ("attention_weights", "decayed_scores") if name in whole]
+    for keep in (wanted, [*wanted, *n_by_n]):
         tiled = carry_out(plan.derivation, plan.given, keep=keep, tile=tile).values
         for step in keep:
             np.testing.assert_allclose(tiled[step], whole[step], rtol=1e-9, atol=1e-12)

@@ -40,7 +40,9 @@ def model_type_of(case: dict[str, Any]) -> str:
     if "model" not in case:
         return case["name"]
     made = ROOT / case["name"] / "config.json"
-    return json.loads(made.read_text())["model_type"] if made.exists() else case["name"].replace("-", "_")
+    if made.exists():
+        return json.loads(made.read_text())["model_type"]
+    return case["name"] if case["name"] in FAMILIES else case["name"].replace("-", "_")
 
 
 WITH_CASES = {model_type_of(case) for case in CASES}

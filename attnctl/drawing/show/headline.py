@@ -44,8 +44,11 @@ def facts(trace: Trace) -> list[str]:
 
 
 def kind_name(trace: Trace) -> str:
+    mixer = trace.header.get("mixer")
+    if mixer in (names.STATE_SPACE, names.CONVOLUTION):
+        return str(mixer)
     if names.FADED in trace or names.WRITTEN in trace:
-        return "gated delta rule"
+        return names.DELTA_MIXER
     if names.MEMORY in trace or "key_ids" in trace.header:
         return "cross-attention"
     return "self-attention"

@@ -15,10 +15,12 @@ if TYPE_CHECKING:  # what type checkers and editors read
     from attnctl.math.ops.base import OPS
     from attnctl.math.ops.chunks import ChunkLogSumExp, ChunkOutputs, MergeChunks, MergeLogSumExp, Shares
     from attnctl.math.ops.delta import Convolve, Fade, LogDecay, Sigmoid, SwishGate, Write
+    from attnctl.math.ops.distances import AddByDistance, WithDistances
     from attnctl.math.ops.lookups import LookUp
     from attnctl.math.ops.models import AddScaled, Beside, Buckets, Gate, Remainder, SinkSoftmax, Temper
     from attnctl.math.ops.norms import LayerNorm, RMSNorm, ScaleColumns, ScaleHeads
     from attnctl.math.ops.pages import Gather
+    from attnctl.math.ops.states import AddSkipped, MixTokens, Multiply, NormInGroups, ScaleTokens, StepSize
 else:
 
     def __getattr__(name: str) -> Any:

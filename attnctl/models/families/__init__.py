@@ -20,7 +20,18 @@ stacks, says how it is called in a case of `tests/models/cases.py`.
 from __future__ import annotations
 
 from attnctl.base.plugins import added
-from attnctl.models.families import encoders, experts, gpt, llama, states, windows
+from attnctl.models.families import (
+    encoders,
+    experts,
+    gpt,
+    hybrids,
+    llama,
+    llama_kin,
+    mixtures,
+    speech,
+    states,
+    windows,
+)
 from attnctl.models.family import Stack, derive_stack
 
 FAMILIES: dict[str, dict[str, Stack]] = {
@@ -30,6 +41,11 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "camembert": {"": encoders.ROBERTA},
     "electra": {"": encoders.ELECTRA},
     "mpnet": {"": encoders.MPNET},
+    "data2vec-text": {"": encoders.ROBERTA},
+    "roberta-prelayernorm": {"": encoders.ROBERTA_PRELAYERNORM},
+    "xlm-roberta-xl": {"": encoders.XLM_ROBERTA_XL},
+    "deberta-v2": {"": encoders.DEBERTA_V2},
+    "esm": {"": encoders.ESM},
     "distilbert": {"": encoders.DISTILBERT},
     "albert": {"": encoders.ALBERT},
     "modernbert": {"": encoders.MODERNBERT},
@@ -70,6 +86,12 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "nemotron": {"": llama.NEMOTRON},
     "glm": {"": llama.GLM},
     "glm4": {"": llama.GLM4},
+    "apertus": {"": llama_kin.APERTUS},
+    "nanochat": {"": llama_kin.NANOCHAT},
+    "internlm3": {"": llama_kin.INTERNLM3},
+    "exaone": {"": llama_kin.EXAONE},
+    "jais2": {"": llama_kin.JAIS2},
+    "hyperclovax": {"": llama_kin.HYPERCLOVAX},
     "cohere2": {"": windows.COHERE2},
     "olmo3": {"": windows.OLMO3},
     "exaone4": {"": windows.EXAONE4},
@@ -85,6 +107,13 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "qwen2_moe": {"": experts.QWEN2_MOE},
     "granitemoe": {"": experts.GRANITEMOE},
     "phimoe": {"": experts.PHIMOE},
+    "hunyuan_v1_moe": {"": mixtures.HUNYUAN_MOE},
+    "ernie4_5_moe": {"": mixtures.ERNIE4_5_MOE},
+    "qwen3_vl_moe_text": {"": mixtures.QWEN3_VL_MOE},
+    "qwen3_vl_moe": {
+        "": derive_stack(mixtures.QWEN3_VL_MOE, section="text_config", within="language_model.")
+    },
+    "granitemoeshared": {"": mixtures.GRANITEMOESHARED},
     "ministral": {"": windows.MINISTRAL},
     "ministral3": {"": windows.MINISTRAL3},
     "qwen3_next": {"": states.QWEN3_NEXT},
@@ -92,6 +121,10 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "qwen3_5": {"": derive_stack(states.QWEN3_5, section="text_config", within="language_model.")},
     "qwen3_5_moe_text": {"": states.QWEN3_5_MOE},
     "qwen3_5_moe": {"": derive_stack(states.QWEN3_5_MOE, section="text_config", within="language_model.")},
+    "granitemoehybrid": {"": hybrids.GRANITEMOEHYBRID},
+    "bamba": {"": hybrids.BAMBA},
+    "lfm2": {"": hybrids.LFM2},
+    "lfm2_moe": {"": hybrids.LFM2_MOE},
     "mistral4": {"": experts.MISTRAL4},
     "llama4_text": {"": experts.LLAMA4},
     "llama4": {"": derive_stack(experts.LLAMA4, section="text_config", within="language_model.")},
@@ -110,8 +143,12 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "megatron-bert": {"": encoders.MEGATRON_BERT},
     "nomic_bert": {"": encoders.NOMIC_BERT},
     "mbart": {"": encoders.MBART_ENCODER, "decoder": encoders.MBART_DECODER},
+    "pegasus": {"": encoders.PEGASUS_ENCODER, "decoder": encoders.PEGASUS_DECODER},
+    "blenderbot": {"": encoders.PEGASUS_ENCODER, "decoder": encoders.PEGASUS_DECODER},
+    "m2m_100": {"": encoders.M2M_ENCODER, "decoder": encoders.M2M_DECODER},
     "bart": {"": encoders.BART_ENCODER, "decoder": encoders.BART_DECODER},
     "marian": {"": encoders.MARIAN_ENCODER, "decoder": encoders.MARIAN_DECODER},
+    **{kind: {"": stack} for kind, stack in speech.SOUNDS.items()},
     "deit": {"": encoders.VIT},
     "siglip": {
         "": derive_stack(encoders.SIGLIP_TEXT, section="text_config", within="text_model."),
@@ -183,11 +220,11 @@ def stacks_of(family: str) -> dict[str, Stack]:
 NEEDS = {
     "something other than attention": "mamba mamba2 falcon_mamba rwkv xlstm",
     "layers that carry a state instead of attending": (
-        "bamba falcon_h1 granitemoehybrid jamba lfm2 lfm2_moe minimax nemotron_h recurrent_gemma zamba2"
+        "falcon_h1 jamba minimax nemotron_h recurrent_gemma zamba2"
     ),
     "layers of a gated delta rule": "kimi_linear olmo_hybrid",
     "keys that an indexer chooses for each query": "deepseek_v32 deepseek_v4 glm_moe_dsa",
-    "vectors of distances": "deberta deberta-v2 xlnet wav2vec2-conformer",
+    "vectors of distances": "deberta xlnet wav2vec2-conformer",
     "windows beside tokens that all see": "longformer big_bird longt5",
     "rotary positions of the rows and columns of an image": "dinov3_vit",
     "the difference of two attentions": "diffllama",

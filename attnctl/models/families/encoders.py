@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from operator import mul
+from typing import Any
 
 from attnctl.models.families.gpt import OPT
 from attnctl.models.families.llama import LLAMA
 from attnctl.models.family import LAYER_NORM, ROPE_BY_TYPE, ROTARY, TYPES, Stack, When, derive_stack, inside
-from attnctl.models.keys import INDEX, Setting, by_layer, count, epsilon, flag, from_keys, real, word
+from attnctl.models.keys import (
+    COUNT,
+    INDEX,
+    TEXTS,
+    Key,
+    KeyKind,
+    Setting,
+    by_layer,
+    count,
+    epsilon,
+    flag,
+    from_keys,
+    real,
+    word,
+)
 
 
 def predict_masked(
@@ -56,6 +71,21 @@ ROBERTA = derive_stack(
     head=predict_masked("lm_head.", "decoder", "dense", "layer_norm", "gelu"),
 )
 
+ROBERTA_PRELAYERNORM = derive_stack(
+    ROBERTA,
+    outer={"final_norm": "LayerNorm"},
+    inner={"attention_norm": "attention.LayerNorm", "mlp_norm": "intermediate.LayerNorm"},
+    without=("attention_sum_norm", "mlp_sum_norm"),
+)
+
+XLM_ROBERTA_XL = derive_stack(
+    ROBERTA,
+    outer={"final_norm": "encoder.LayerNorm"},
+    inner={"attention_norm": "attention.self_attn_layer_norm", "mlp_norm": "LayerNorm"},
+    without=("embed_norm", "attention_sum_norm", "mlp_sum_norm"),
+    settings={"eps": epsilon("layer_norm_eps", 1e-5)},
+)
+
 MPNET = derive_stack(
     ROBERTA,
     outer={"bias_table": "encoder.relative_attention_bias"},
@@ -73,6 +103,83 @@ MPNET = derive_stack(
     only={"relative_attention_num_buckets": 32},  # which sizes its table and not the distances
 )
 """A table of distances that all layers share; its padding is 1, whatever its config.json says."""
+
+DEBERTA_TYPES = Key(
+    ("pos_att_type",),
+    KeyKind("a list of p2c and c2p", lambda value: {*type_names(value)} <= {"p2c", "c2p"}),
+)
+
+
+def type_names(value: Any) -> list[Any]:
+    """What reads distances: a list of it, or a text with a bar between."""
+    if isinstance(value, str):
+        return [name.strip() for name in value.lower().split("|")]
+    return value if TEXTS.fits(value) else [value]
+
+
+def deberta_scale(types: Any, width: int, heads: int) -> float:
+    """1/√d_k, over the root of how many terms a score has."""
+    terms = 1 + len({*type_names(types or [])})
+    return float((width // heads * terms) ** -0.5)
+
+
+def distances(
+    there: bool, types: Any, buckets: int, furthest: int, longest: int, shared: bool
+) -> tuple[int, int, bool, bool, bool] | None:
+    """The setting `distances`."""
+    names = type_names(types or [])
+    if not there or not names:
+        return None
+    furthest = furthest if furthest > 0 else longest
+    span = buckets if buckets > 0 else furthest
+    return span, furthest if buckets > 0 else 0, "c2p" in names, "p2c" in names, shared
+
+
+FROM_BELOW = KeyKind("a whole number", lambda value: COUNT.fits(value) or value in (0, -1))
+
+DEBERTA_V2 = derive_stack(
+    BERT,
+    outer={"distances": "encoder.rel_embeddings", "distances_norm": "encoder.LayerNorm"},
+    inner={
+        **inside("attention.self.", q="query_proj", k="key_proj", v="value_proj"),
+        **inside("attention.self.", distances_q="pos_query_proj", distances_k="pos_key_proj"),
+    },
+    settings={
+        "eps": epsilon("layer_norm_eps", 1e-7),
+        "segments": count("type_vocab_size", default=0, kind=INDEX),
+        "positions": from_keys(
+            lambda used: "plain" if used else "", flag("position_biased_input", default=True)
+        ),
+        "causal": False,
+        "scale": from_keys(
+            deberta_scale, DEBERTA_TYPES, count("hidden_size"), count("num_attention_heads")
+        ),
+        "distances": from_keys(
+            distances,
+            *(flag("relative_attention"), DEBERTA_TYPES, Key(("position_buckets",), FROM_BELOW, -1)),
+            *(Key(("max_relative_positions",), FROM_BELOW, -1), count("max_position_embeddings")),
+            flag("share_att_key"),
+        ),
+        "distances_normed": from_keys(
+            lambda said: "layer_norm" in said.lower().split("|"), word("norm_rel_ebd", default="none")
+        ),
+    },
+    when=(
+        When(flag("share_att_key"), True, without=("distances_q", "distances_k")),
+        When(flag("relative_attention"), False, without=("distances_q", "distances_k")),
+    ),
+    only={
+        "attention_head_size": from_keys(
+            lambda width, heads: width and heads and width // heads,
+            count("hidden_size"),
+            count("num_attention_heads"),
+        ),
+        "embedding_size": count("hidden_size"),
+        "conv_kernel_size": 0,
+    },
+    inert=("conv_act", "conv_groups", "legacy"),
+)
+"""DeBERTa 2 and 3. Position 0 of its vectors of distances is the furthest that stands ahead."""
 
 ELECTRA = derive_stack(
     BERT,
@@ -173,6 +280,34 @@ MODERNBERT = Stack(
         "act": word("classifier_activation", default="gelu"),
     },
 )
+
+ESM_KINDS = KeyKind("absolute or rotary", lambda value: value in ("absolute", "rotary"))
+ESM_POSITIONS = Key(("position_embedding_type",), ESM_KINDS, "absolute")
+
+ESM = derive_stack(
+    BERT,
+    outer={"embed_norm": "embeddings.layer_norm", "final_norm": "encoder.emb_layer_norm_after"},
+    inner={"attention_norm": "attention.LayerNorm", "mlp_norm": "LayerNorm"},
+    without=("segment", "attention_sum_norm", "mlp_sum_norm"),
+    settings={
+        "segments": None,
+        "act": "gelu",
+        "embed_norm": flag("emb_layer_norm_before"),
+        "rotary": from_keys(lambda kind: kind == "rotary", ESM_POSITIONS),
+        "positions": from_keys(lambda kind: "after_pad" if kind == "absolute" else "", ESM_POSITIONS),
+        "position_start": ROBERTA.settings["position_start"],
+        "masked": from_keys(
+            lambda used, token: token if used else None,
+            flag("token_dropout"),
+            count("mask_token_id", kind=INDEX),
+        ),
+    },
+    only={"position_embedding_type": ESM_POSITIONS, "is_folding_model": False, "rope_theta": 10000.0},
+    inert=("hidden_act", "vocab_list", "esmfold_config"),
+    ignored=("attention.self.rotary_embeddings.inv_freq",),
+    head=predict_masked("lm_head.", "decoder", "dense", "layer_norm", "gelu"),
+)
+"""Proteins, a token for each amino acid: ESM-1b by a table of positions, ESM-2 by rotation."""
 
 HALF = from_keys(lambda both: both // 2, count("local_attention", default=128))
 
@@ -513,6 +648,37 @@ MBART_DECODER = derive_stack(
     only={"scale_embedding": flag("scale_embedding")},
 )
 """Norms before each part, as Whisper has them, and one of the embeddings."""
+
+COUNTED = {
+    "positions": "after_pad",
+    "position_start": ROBERTA.settings["position_start"],
+    "longest": None,
+    "embed_scale": from_keys(
+        lambda scaled, width: width**0.5 if scaled else 1.0,
+        flag("scale_embedding", default=True),
+        BART_WIDTH,
+    ),
+    "act": word("activation_function", default="relu"),
+}
+M2M_ENCODER = derive_stack(
+    MBART_ENCODER,
+    without=("position", "embed_norm"),
+    settings=COUNTED,
+    inert=("max_position_embeddings",),
+)
+M2M_DECODER = derive_stack(
+    MBART_DECODER,
+    without=("position", "embed_norm"),
+    settings=COUNTED,
+    only={"scale_embedding": flag("scale_embedding", default=True)},
+    inert=("max_position_embeddings",),
+)
+"""NLLB and M2M-100: their positions are waves, which no checkpoint has, counted without padding."""
+
+PLAIN_TABLE = {"position_start": 0, "longest": count("max_position_embeddings", default=1024)}
+PEGASUS_ENCODER = derive_stack(MBART_ENCODER, without=("embed_norm",), settings=PLAIN_TABLE)
+PEGASUS_DECODER = derive_stack(MBART_DECODER, without=("embed_norm",), settings=PLAIN_TABLE)
+"""Pegasus, and Blenderbot's large ones: mBART without a norm of embeddings."""
 
 SINUSOIDAL = {"position_start": 0, "longest": count("max_position_embeddings", default=1024)}
 SHARED = {

@@ -138,7 +138,7 @@ def begin_effects(
     model = prompt.runner.model
     d = model.description
     if by == HEAD and len(d.attending) < len(d.layers):
-        raise AttnError(f"{model.name}: layers of a delta rule have other heads than those that attend")
+        raise AttnError(f"{model.name}: layers that do not attend have other heads")
     refuse_pair(ids, prompt.head.vocab)
 
     place = prompt.place(at)

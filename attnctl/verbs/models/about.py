@@ -226,7 +226,8 @@ def layer_table(d: Description, screen: Screen) -> Iterator[Line]:
 def layer_cells(d: Description, layer: Layer) -> list[str]:
     network = f"{d['chosen']} of {d['experts']} experts" if layer.has_experts else "dense"
     if layer.is_linear:
-        return ["a state", "none", "none", network]
+        mixer = "a convolution" if d["convolution"] else "a state"
+        return [mixer, "none", "none", network]
 
     scale = "1/√d_k" if layer.scale is None else f"{layer.scale:g}"
     return [window_cell(layer), rope_cell(d, layer), scale, network]
