@@ -110,6 +110,7 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     sample: float | None = None,
     seed: int = 0,
     chat: bool = False,
+    image: str | PathLike[str] | None = None,
     keep: Collection[str] | None = None,
     progress: Progress | None = None,
 ) -> list[Trace]:
@@ -125,7 +126,8 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     are. `tokens` goes on with the text for so many tokens: the likeliest each time, or drawn by a `seed` at
     the temperature `sample`; the one trace is of the same steps, its header["generated"] says which they
     are, and with a `layer` named the traces are those of the whole text. With `chat` the sentence is a
-    message, written as the model's chat template has it. `backward` gives the
+    message, written as the model's chat template has it. An `image` is the file of a picture in place of a
+    sentence, for models that see: its patches are the tokens. `backward` gives the
     gradients of one layer's attention, from `d_output` (token, width) or one that is drawn back to
     `hidden`. Raises AttnError with what the model or the input is not.
     """
@@ -135,7 +137,13 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
 
     check_kept(keep)
     own, other = (None if given_ids is None else tuple(given_ids) for given_ids in (ids, context_ids))
-    given = ModelInput(sentence, own, pair, context, other, hidden, memory, d_output, chat=chat)
+    picture = None if image is None else fspath(image)
+    raise_all(
+        unfit_with_image(picture, sentence=sentence, ids=ids, hidden=hidden, next=next, tokens=tokens)
+    )
+    given = ModelInput(
+        sentence, own, pair, context, other, hidden, memory, d_output, chat=chat, image=picture
+    )
     asked = {"dtype": dtype, "edits": list(edits) or None, "backward": backward or None}
     settings = choose_settings(None, {name: value for name, value in asked.items() if value is not None})
     after = {"next": whole_number(1, MOST), "at": whole_number(-MOST, MOST)}
@@ -151,6 +159,15 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     layers = None if layer is None else str(layer)
     source = Layers(fspath(model), given, layers, settings, following, generating)
     return Traces(map(Trace.of, source.run(keep=keep, progress=progress)))
+
+
+def unfit_with_image(image: str | None, **others: Any) -> Iterator[str]:
+    """What goes beside no picture."""
+    if image is None:
+        return
+    for name, value in others.items():
+        if value is not None:
+            yield f"{name}: means nothing beside image; leave one of them out"
 
 
 def unfit_with_tokens(

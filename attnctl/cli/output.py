@@ -60,6 +60,10 @@ def emit(
     """
     wanted = chosen_format(output.format, json=output.json)
     files, printed = split_outputs(output.output)
+    if view.grid is not None:
+        from attnctl.cli.grids import on_grid
+
+        traces = on_grid(traces, view.grid, view.picture)
     kept = [select_steps(trace, view) for trace in traces]
     if view.story:
         warn(traces)
@@ -216,6 +220,7 @@ def view_of(view: ViewOptions, decimals: int) -> View:
         heat=view.heat,
         log=view.log,
         without_first=view.without_first,
+        query=view.query,
     )
 
 

@@ -60,7 +60,7 @@ EVERYWHERE = {
 SKIPPED = {"model_type", "text_config", "vision_config", "return_dict", "dtype"}
 """Keys that choose another class or part, what a call returns, or the type of numbers alone."""
 
-IMAGES = "vit", "deit", "dinov2", "dinov2_with_registers"
+IMAGES = "vit", "deit", "dinov2", "dinov2_with_registers", "siglip_vision_model"
 """Families that take an image."""
 
 IN_FLOAT32 = {"qwen3_next", "qwen3_5", "qwen3_5_text", "gemma4", "gemma4_text"}
@@ -236,6 +236,11 @@ class Reference:
         ).eval()
         calls = dict.fromkeys(("t5", "mt5", "umt5", "bart", "mbart", "marian"), both) | {"whisper": speech}
         calls |= dict.fromkeys(("clip", "siglip"), pair) | dict.fromkeys(IMAGES, image)
+        calls |= {"dinov3_vit": column, "siglip2_vision_model": patches}
+        calls["siglip2"] = lambda whole: {
+            **tokens(whole.text_model),
+            "vision": patches(whole.vision_model)[""],
+        }
         calls["llama4"] = lambda whole: tokens(whole.language_model.model)
         found = calls.get(self.kind, image if self.kind == "clip_vision_model" else tokens)(model)
         return {part: [each[0].double().numpy() for each in every] for part, every in found.items()}
@@ -278,12 +283,31 @@ def image(model: Any) -> States:
     return {"": started(model, config.hidden_size, pixels.double())}
 
 
+def column(model: Any) -> States:
+    """DINOv3, on patches that stand below each other: as many as there are rows without its own tokens."""
+    config = model.config
+    rows = len(IDS) - 1 - config.num_register_tokens
+    pixels = torch.zeros(1, config.num_channels, rows * config.patch_size, config.patch_size)
+    return {"": started(model, config.hidden_size, pixels.double())}
+
+
+def patches(model: Any) -> States:
+    """SigLIP 2, on so many patches."""
+    config = model.config
+    count = len(IDS)
+    values = torch.zeros(1, count, config.num_channels * config.patch_size**2)
+    shape = torch.tensor([[count, 1]])
+    mask = torch.ones(1, count, dtype=torch.long)
+    more = {"pixel_attention_mask": mask, "spatial_shapes": shape}
+    return {"": started(model, config.hidden_size, values.double(), **more)}
+
+
 def pair(model: Any) -> States:
     """CLIP."""
     return {"": tokens(model.text_model)[""], "vision": image(model.vision_model)[""]}
 
 
-def started(model: Any, width: int, inputs: torch.Tensor) -> list[torch.Tensor]:
+def started(model: Any, width: int, inputs: torch.Tensor, **more: torch.Tensor) -> list[torch.Tensor]:
     """The hidden states of a stack of layers that begins from a drawn one instead of these inputs."""
     start = torch.tensor(start_of(width))[None]
     layers = next(each for each in model.modules() if isinstance(each, torch.nn.ModuleList))
@@ -292,7 +316,7 @@ def started(model: Any, width: int, inputs: torch.Tensor) -> list[torch.Tensor]:
         return ((start, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": start})
 
     layers[0].register_forward_pre_hook(replaced, with_kwargs=True)
-    out = model(inputs, output_hidden_states=True)
+    out = model(inputs, **more, output_hidden_states=True)
     return [start, *out.hidden_states[1:-1], out.last_hidden_state]
 
 
