@@ -306,7 +306,7 @@ def read_projections(tensors: LayerTensors, role: str) -> Named:
     named |= read_projection(tensors, f"{role}k", "K", shape, has_bias=d["k_bias"], heads=kv_heads)
     shape = (width, kv_heads * d["d_v"])
     use = "k" if d["v_of_k"] else f"{role}v"
-    return named | read_projection(tensors, use, "V", shape, has_bias=d["bias"], heads=kv_heads)
+    return named | read_projection(tensors, use, "V", shape, has_bias=d["v_bias"], heads=kv_heads)
 
 
 def read_projection(

@@ -156,6 +156,7 @@ DEFAULTS: dict[str, Setting] = {
     "qkv": "split",  # split | blocks: all Q, then K, then V | groups: by kv head, its queries, K, V
     "bias": False,
     "k_bias": None,  # None: as `bias`
+    "v_bias": None,
     "out_bias": None,
     "mlp_bias": None,
     # scores

@@ -339,6 +339,7 @@ DINOV3 = derive_stack(
         "intermediate": count("intermediate_size", default=1536),
         "bias": flag("query_bias", default=True),
         "k_bias": flag("key_bias", default=False),
+        "v_bias": flag("value_bias", default=True),
         "out_bias": flag("proj_bias", default=True),
         "mlp_bias": flag("mlp_bias", default=True),
         "rotary": True,
@@ -354,7 +355,6 @@ DINOV3 = derive_stack(
             inner=inside("mlp.", gate="gate_proj"),
         ),
     ),
-    only={"value_bias": flag("query_bias", default=True)},
     inert=(
         *("layerscale_value", "drop_path_rate", "apply_layernorm", "reshape_hidden_states", "stage_names"),
         *("out_features", "out_indices", "pos_embed_shift", "pos_embed_jitter", "pos_embed_rescale"),
