@@ -45,7 +45,7 @@ def draws(given: Given) -> bool:
     return bool(given.get("backward")) or is_asked(given, "sample")
 
 
-NOT_OF_IMAGES = ("ids", "pair", "context", "next", "tokens", "lens", "chat", "cost")
+NOT_OF_IMAGES = ("ids", "pair", "context", "next", "tokens", "lens", "follow", "chat", "cost")
 
 
 class ModelOptions(NamedTuple):
@@ -152,6 +152,20 @@ def print_lens(sources: "Sequence[Layers]", output: OutputOptions) -> None:
     with progress("layers") as moved:
         found = api.lens(sources[0], progress=moved)
     give("model --lens", [found], output.output, partial(lens_lines, found), json=wanted == "json")
+
+
+def print_followed(sources: "Sequence[Layers]", word: str, output: OutputOptions) -> None:
+    from attnctl.cli.output import give, progress
+    from attnctl.models.next import begin_pass
+    from attnctl.verbs.models.follow import follow, follow_lines
+
+    wanted = options.chosen_format(output.format, json=output.json, possible=("table", "json"))
+    if wanted not in {"table", "json"} or len(sources) > 1:
+        raise AttnError("--follow: a token of one sentence; -o takes .html, .svg, .png and .json")
+    (source,) = sources
+    with progress("layers") as moved:
+        found = follow(begin_pass(source.model, source.input, source.settings), word, moved)
+    give("model --follow", [found], output.output, partial(follow_lines, found), json=wanted == "json")
 
 
 def print_map(sources: "Sequence[Layers]", view: ViewOptions, output: OutputOptions) -> None:

@@ -39,7 +39,7 @@ class LayerSlopes(NamedTuple):
     network: Array
 
 
-class LayerParts(NamedTuple):
+class PartsMade(NamedTuple):
     """What a layer's parts make of its rows."""
 
     heads: Array
@@ -48,7 +48,7 @@ class LayerParts(NamedTuple):
 
 
 class WayBack(NamedTuple):
-    parts: LayerParts
+    parts: PartsMade
     slopes: LayerSlopes
 
 
@@ -115,7 +115,7 @@ def turn_layer(tensors: LayerTensors, hidden: Array, slope: Array) -> WayBack:
     back = with_gradients(plan, BACKWARD, at_output.astype(plan.dtype))
     gradients = back.run([gradient_of(HIDDEN), gradient_of(HEAD_OUTPUTS)])
     return WayBack(
-        LayerParts(attended[HEAD_OUTPUTS], attended[OUTPUT], made),
+        PartsMade(attended[HEAD_OUTPUTS], attended[OUTPUT], made),
         LayerSlopes(
             hidden=at_hidden + at_residual + gradients[gradient_of(HIDDEN)],
             heads=gradients[gradient_of(HEAD_OUTPUTS)],

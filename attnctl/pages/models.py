@@ -1,7 +1,8 @@
-"""The page of two models beside each other: what of their weights differs, and what comes of it."""
+"""Pages of models: two beside each other, and a token followed down the layers of one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import IO
 
 from attnctl.base.words import plural, quote
@@ -10,6 +11,8 @@ from attnctl.pages import image, page_of_tables
 from attnctl.pages.html import finding_html, html_table, text
 from attnctl.verbs.models.compare import LayerDiff, ModelsDiff
 from attnctl.verbs.models.compared import models_picture
+from attnctl.verbs.models.follow import Followed
+from attnctl.verbs.models.followed import draw_followed, shown
 
 HEADING = "Two models"
 TITLES = ["layer", "weights", "most in", "by", "head", "by", "cosine", "at the last", "next token, nats"]
@@ -107,3 +110,64 @@ def tokens_table(found: ModelsDiff) -> str:
 
     after = html_table("Kullback–Leibler of the next token, B from A", ["after", "token", "nats"], by_place)
     return html_table("The likeliest after the last", ["A", "p", "B", "p"], likeliest, words=True) + after
+
+
+# --- a token followed down the layers ---
+
+MOST_OTHERS = 40
+"""Other tokens whose pictures a page holds, too."""
+
+
+def write_followed(found: Sequence[Followed], stream: IO[bytes]) -> None:
+    """The picture of the token that is followed, its numbers, and pictures of the others to be opened."""
+    (followed,) = found
+    token = shown(followed.tokens[followed.place])
+    heading = f"“{token}” down the layers"
+    sentence = " ".join(map(shown, followed.tokens))
+    body = [f'<section class="scroll" tabindex="0">{draw_followed(followed).svg}</section>']
+    body.append(html_table("Layer by layer", FOLLOWED_TITLES, followed_rows(followed)))
+    for place, other in enumerate(followed.tokens[:MOST_OTHERS]):
+        if place == followed.place:
+            continue
+        drawn = draw_followed(followed, place).svg
+        summary = f"{text(shown(other))}, position {place}"
+        body.append(f'<details><summary>{summary}</summary><div class="scroll">{drawn}</div></details>')
+    finding = finding_html(followed_words(followed))
+    facts = f"{sentence} · {followed.model}"
+    stream.write(page_of_tables(f"{heading}: {sentence}", heading, facts, body, finding=finding))
+
+
+FOLLOWED_TITLES = ["layer", "moved most by", "‖A·V·W_O‖", "by head", "network adds", "next token", "p"]
+
+
+def followed_rows(found: Followed) -> list[list[str]]:
+    rows = []
+    for moves in found.layers:
+        into = found.into(moves, found.place)
+        source = int(into.argmax())
+        following = moves.next[found.place]
+        rows.append(
+            [
+                str(moves.layer),
+                f"{shown(found.tokens[source])} ({source})",
+                f"{into[source]:.3g}",
+                f"{moves.layer}.{moves.heads[found.place, source]}",
+                f"{moves.network[found.place]:.3g}",
+                quote(following.text),
+                f"{following.probability:.1%}",
+            ]
+        )
+    return rows
+
+
+def followed_words(found: Followed) -> str:
+    """The layer and the token that move it most, and what comes next in the end."""
+    most = max(found.layers, key=lambda moves: float(found.into(moves, found.place).max()))
+    source = int(found.into(most, found.place).argmax())
+    token = shown(found.tokens[found.place])
+    last = found.layers[-1].next[found.place]
+    return (
+        f"“{token}” is moved most in layer {most.layer}, by “{shown(found.tokens[source])}”, there by "
+        f"head {most.layer}.{most.heads[found.place, source]}; {quote(last.text)} comes next in the end, "
+        f"{last.probability:.0%}."
+    )

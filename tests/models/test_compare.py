@@ -115,7 +115,7 @@ def test_the_command_says_what_differs(tmp_path, capsysbinary):
     [
         (["--model", BASE, "--ids", "3"], "1 model; two are compared"),
         (["--model", BASE, "--model", BASE], "one text is asked of both models"),
-        (["--model", BASE, "--model", BASE, "--ids", "3", "-o", "d.html"], "is written as .json"),
+        (["--model", BASE, "--model", BASE, "--ids", "3", "-o", "d.csv"], "no format for the suffix"),
         (["--model", BASE, "--model", BASE, "--ids", "3", "--step", "Q"], "compares dumps"),
         (["--ids", "3"], "only models take ids"),
         ([], "missing: A and B"),

@@ -14,7 +14,7 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.math import Array, Progress
-from attnctl.models.backward import LayerParts, LayerSlopes, norm_slope, refuse_backward, turn_layer
+from attnctl.models.backward import LayerSlopes, PartsMade, norm_slope, refuse_backward, turn_layer
 from attnctl.models.layer import norm_op
 from attnctl.models.next import Pass
 from attnctl.verbs.effect import Effects
@@ -66,7 +66,7 @@ def estimate_effects(
     yield replace(begun, effect=effect)
 
 
-def estimate(replacement: Replacement, hidden: Array, parts: LayerParts, slopes: LayerSlopes) -> Array:
+def estimate(replacement: Replacement, hidden: Array, parts: PartsMade, slopes: LayerSlopes) -> Array:
     """Gradient · (other − own) of each part of a layer."""
     other: OtherLayer = replacement.other
     if replacement.by == HEAD:
