@@ -23,7 +23,18 @@ PAIR = ("--between", " Mary", " John")
 
 TASKS: dict[str, tuple[str, ...]] = {
     "next tokens": ("run", PROMPT, "--model", "{}", "--next", "5"),
-    "weights of a head": ("run", PROMPT, "--model", "{}", "--layer", "2", "--head", "1", "--step", "A"),
+    "weights of a head": (
+        "run",
+        PROMPT,
+        "--model",
+        "{}",
+        "--layer",
+        "2",
+        "--head",
+        "1",
+        "--step",
+        "attention_weights",
+    ),
     "map of heads": ("run", PROMPT, "--model", "{}"),
     "lens": ("run", PROMPT, "--model", "{}", "--lens"),
     "a head left out": ("run", PROMPT, "--model", "{}", "--next", "5", "--edit", "2:head_outputs[1]=0"),
