@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # for type checkers and editors; "as" says that the name is o
     from attnctl.api import load as load
     from attnctl.api import mean_effect as mean_effect
     from attnctl.api import merge_corpus as merge_corpus
+    from attnctl.api import path_effect as path_effect
     from attnctl.api import run as run
     from attnctl.api import run_many as run_many
     from attnctl.api import run_model as run_model
@@ -40,7 +41,7 @@ if TYPE_CHECKING:  # for type checkers and editors; "as" says that the name is o
     from attnctl.testing import check_module as check_module
     from attnctl.traces import Trace as Trace
 
-OF_API = "run_many run_model mean_effect merge_corpus load story lens lessons grade cost"
+OF_API = "run_many run_model mean_effect path_effect merge_corpus load story lens lessons grade cost"
 BESIDE_VERBS = {
     **dict.fromkeys(OF_API.split(), "attnctl.api"),
     "check_module": "attnctl.testing",

@@ -10,7 +10,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal
 
 from attnctl.base.errors import AttnError, collect_problems, raise_all
-from attnctl.base.values import MOST, POSITIVE, SEED, BadValueError, short_value, whole_number, words
+from attnctl.base.values import MOST, POSITIVE, SEED, BadValueError, short_value, whole_number
 from attnctl.base.words import suggest
 from attnctl.inputs.config.fields import KEYWORDS, lay_over
 from attnctl.inputs.config.fields import OF_ARRAYS as ONLY_ARRAYS
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from attnctl.verbs.corpus.part import CorpusPart
     from attnctl.verbs.diff import Difference
     from attnctl.verbs.effect import Effects
+    from attnctl.verbs.effect.paths import PathEffects
     from attnctl.verbs.effect.prompts import MeanEffects
+    from attnctl.verbs.effect.workers import EffectQuestion
     from attnctl.verbs.explain import Explanation
     from attnctl.verbs.learn import Lesson
     from attnctl.verbs.learn.grade import AnswerVerdict
@@ -110,6 +112,7 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     sample: float | None = None,
     seed: int = 0,
     chat: bool = False,
+    image: str | PathLike[str] | None = None,
     keep: Collection[str] | None = None,
     progress: Progress | None = None,
 ) -> list[Trace]:
@@ -125,7 +128,8 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     are. `tokens` goes on with the text for so many tokens: the likeliest each time, or drawn by a `seed` at
     the temperature `sample`; the one trace is of the same steps, its header["generated"] says which they
     are, and with a `layer` named the traces are those of the whole text. With `chat` the sentence is a
-    message, written as the model's chat template has it. `backward` gives the
+    message, written as the model's chat template has it. An `image` is the file of a picture in place of a
+    sentence, for models that see: its patches are the tokens. `backward` gives the
     gradients of one layer's attention, from `d_output` (token, width) or one that is drawn back to
     `hidden`. Raises AttnError with what the model or the input is not.
     """
@@ -135,7 +139,13 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
 
     check_kept(keep)
     own, other = (None if given_ids is None else tuple(given_ids) for given_ids in (ids, context_ids))
-    given = ModelInput(sentence, own, pair, context, other, hidden, memory, d_output, chat=chat)
+    picture = None if image is None else fspath(image)
+    raise_all(
+        unfit_with_image(picture, sentence=sentence, ids=ids, hidden=hidden, next=next, tokens=tokens)
+    )
+    given = ModelInput(
+        sentence, own, pair, context, other, hidden, memory, d_output, chat=chat, image=picture
+    )
     asked = {"dtype": dtype, "edits": list(edits) or None, "backward": backward or None}
     settings = choose_settings(None, {name: value for name, value in asked.items() if value is not None})
     after = {"next": whole_number(1, MOST), "at": whole_number(-MOST, MOST)}
@@ -151,6 +161,15 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     layers = None if layer is None else str(layer)
     source = Layers(fspath(model), given, layers, settings, following, generating)
     return Traces(map(Trace.of, source.run(keep=keep, progress=progress)))
+
+
+def unfit_with_image(image: str | None, **others: Any) -> Iterator[str]:
+    """What goes beside no picture."""
+    if image is None:
+        return
+    for name, value in others.items():
+        if value is not None:
+            yield f"{name}: means nothing beside image; leave one of them out"
 
 
 def unfit_with_tokens(
@@ -198,6 +217,7 @@ def effect(  # noqa: PLR0913  (what is asked, of what, and where it is kept)
     at: int | None = None,
     metric: str = "difference",
     direct: bool = False,
+    attribution: bool = False,
     save: str | PathLike[str] | None = None,
     on: Engine | str | None = None,
     progress: Progress | None = None,
@@ -209,6 +229,7 @@ def effect(  # noqa: PLR0913  (what is asked, of what, and where it is kept)
     of a position that comes into a layer. The next token is that after the last position, or `at` another.
     The `metric` may be a "logit" (of A), "logprob", "probability" or the "divergence" of all, too, of which
     the likeliest tokens are asked where `between` is left out.
+    With `attribution` a gradient estimates all of them at once: gradient · (other − own).
     With `direct` there is also what each part adds to the difference itself, its norms held.
     `save` is a JSON file that is written after each layer; one of the same prompt that an interrupted run
     left is gone on from. `on` has workers that measure a layer each: "processes=4", "dask", "ray=ADDRESS".
@@ -217,39 +238,81 @@ def effect(  # noqa: PLR0913  (what is asked, of what, and where it is kept)
     from attnctl.base.workers import ENGINE, Engine
     from attnctl.formats import write_found
     from attnctl.verbs import effect as effects
-    from attnctl.verbs.effect import parts
-    from attnctl.verbs.effect.metrics import METRICS
-    from attnctl.verbs.effect.workers import Prompt, fill_by_workers
+    from attnctl.verbs.effect.attribution import estimate_effects
+    from attnctl.verbs.effect.workers import fill_by_workers
 
-    def prompt_of(given: str | Sequence[int] | None) -> Prompt:
-        text = given if isinstance(given, str) else None
-        own = None if text is not None or given is None else tuple(int(number) for number in given)
-        return Prompt(fspath(model), text, own)
-
-    asked, patched = (
-        prompt_of(ids if ids is not None else prompt),
-        None if patch is None else prompt_of(patch),
-    )
-    own, other = asked.begin(), patched and patched.begin()
+    question = begin_question(prompt, ids, fspath(model), patch)
     engine = on if on is None or isinstance(on, Engine) else read_options({"on": on}, {"on": ENGINE})["on"]
-    choices = {"by": words(*parts.BY), "metric": words(*METRICS), "at": whole_number(-MOST, MOST)}
-    read_options({"by": by, "metric": metric, "at": at}, choices)
-    if between is None and metric == "difference":
-        raise AttnError("between: missing; give the two tokens whose logits are compared")
-    pair = effects.read_pair(own, between) if between is not None else effects.likeliest_pair(own, at)
-    how = parts.PATCH if other else parts.MEAN if mean else parts.ZERO
-    found = effects.begin_effects(own, pair, how, other, by=by, metric=metric, at=at)
+    found = question.begin(between, mean=mean, by=by, at=at, metric=metric)
+    own = question.own
+    other = question.other
     if direct:
+        pair = (found.between[0].id, found.between[1].id)
         found = replace(found, direct=effects.direct_shares(own, pair, found.prompt["at"]))
+    if attribution:
+        found = replace(found, estimated=True)
     found = effects.resume(found, fspath(save)) if save is not None else found
-    if engine is None:
+
+    if attribution:
+        filled = estimate_effects(own, found, other, progress)
+    elif engine is None:
         filled = effects.fill_effects(own, found, other, progress)
     else:
-        filled = fill_by_workers(engine, asked, found, patched, progress)
+        filled = fill_by_workers(engine, question.asked, found, question.patched, progress)
     for found in filled:
         if save is not None:
             write_found("effect", [found], [fspath(save)])
     return found
+
+
+def path_effect(  # noqa: PLR0913  (what is asked, of what)
+    paths: str | Sequence[str],
+    prompt: str | None = None,
+    *,
+    model: str | PathLike[str],
+    between: Sequence[str | int] | None = None,
+    ids: Sequence[int] | None = None,
+    patch: str | Sequence[int] | None = None,
+    mean: bool = False,
+    at: int | None = None,
+    metric: str = "difference",
+    progress: Progress | None = None,
+) -> PathEffects:
+    """What one part does to the next token through another alone: "4.2->7.3", as `effect` measures it.
+
+    A part is a head ("4.2"), a network ("5.mlp"), "embed" or "logits", "*" each head; a head reads by
+    "7.3.q", ".k" or ".v", or by all three. What the first part writes is changed where the second reads it,
+    all between them stays as it was, and what the second makes of it goes on. Raises AttnError for parts
+    that there are not, and for models whose layers do not add to one stream.
+    """
+    from attnctl.verbs.effect.paths import path_effects, read_paths
+
+    question = begin_question(prompt, ids, fspath(model), patch)
+    begun = question.begin(between, mean=mean, by="head", at=at, metric=metric)
+    texts = [paths] if isinstance(paths, str) else list(paths)
+    layers, heads = begun.effect.shape
+    return path_effects(question.own, begun, question.other, read_paths(texts, layers, heads), progress)
+
+
+def begin_question(
+    prompt: str | None,
+    ids: Sequence[int] | None,
+    model: str,
+    patch: str | Sequence[int] | None,
+) -> EffectQuestion:
+    """A prompt, and another that parts are taken from, each on its way through the model."""
+    from attnctl.verbs.effect.workers import EffectQuestion, Prompt
+
+    def prompt_of(given: str | Sequence[int] | None) -> Prompt:
+        text = given if isinstance(given, str) else None
+        own = None if text is not None or given is None else tuple(int(number) for number in given)
+        return Prompt(model, text, own)
+
+    asked = prompt_of(ids if ids is not None else prompt)
+    patched = None if patch is None else prompt_of(patch)
+    return EffectQuestion(
+        asked=asked, own=asked.begin(), patched=patched, other=patched and patched.begin()
+    )
 
 
 def mean_effect(  # noqa: PLR0913  (what is asked, of what)
@@ -261,6 +324,7 @@ def mean_effect(  # noqa: PLR0913  (what is asked, of what)
     by: str = "head",
     at: int | None = None,
     metric: str = "difference",
+    attribution: bool = False,
     on: Engine | str | None = None,
     progress: Progress | None = None,
 ) -> MeanEffects:
@@ -292,6 +356,7 @@ def mean_effect(  # noqa: PLR0913  (what is asked, of what)
                 by=by,
                 at=at,
                 metric=metric,
+                attribution=attribution,
                 on=on,
             )
         )

@@ -54,7 +54,7 @@ __all__ += [
 OWN_FORMATS = (
     Format("json", ".json", "attnctl.store.json_file:write_json"),
     Format("jsonl", ".jsonl", "attnctl.store.json_file:write_jsonl"),
-    Format("npz", ".npz", "attnctl.store.npz:write_npz", binary=True, single=True),
+    Format("npz", ".npz", "attnctl.store.npz:write_traces", binary=True),
     Format(
         "safetensors",
         ".safetensors",

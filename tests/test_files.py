@@ -165,6 +165,7 @@ ELSEWHERE = {
     ("drawing/show/workbook/book.py", "self.book.save"): "the same",
     ("drawing/show/cell.py", "images.open"): "a picture in memory",
     ("drawing/show/cell.py", "first.save"): "a stream that is open",
+    ("models/images/files.py", "images.open"): "a picture in memory",
     ("store/torch_file.py", "torch.load"): "a stream that is open",
     ("store/npz.py", "archive.open"): "a member of an archive",
     ("models/tokenizing.py", "Tokenizer.from_file"): "a library opens it: the folder of a model is noted",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from attnctl import api
-from attnctl.base.errors import AttnError, Exit, raise_all
+from attnctl.base.errors import AttnError, Exit
 from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.values import TOLERANCE
 from attnctl.base.words import plural
@@ -143,11 +143,6 @@ def diff_models(
         raise AttnError(f"--model: {plural(len(names), 'model')}; two are compared: --model A --model B")
     if len(texts) + (ids is not None) != 1:
         raise AttnError("--model: one text is asked of both models, or --ids 1,2,3")
-    files, _ = options.split_outputs(answer.output)
-    raise_all(
-        f"-o {file}: a comparison of models is written as .json" for file in files if file[-5:] != ".json"
-    )
-
     given = ModelInput(ids=ids) if ids is not None else ModelInput(texts[0])
     with progress("layers") as moved:
         first, second = names

@@ -1,8 +1,8 @@
 """attnctl effect: what each head of a model does to the next token."""
 
-from __future__ import annotations
-
+# Annotations are types here, which `command` reads: as text, each would be compiled again.
 from functools import partial
+from typing import Any, NamedTuple
 
 from attnctl import api
 from attnctl.base.errors import AttnError
@@ -17,7 +17,50 @@ from attnctl.formats import format_for
 from attnctl.models.source import join_name
 from attnctl.verbs.effect.metrics import DIFFERENCE, METRICS
 from attnctl.verbs.effect.parts import BY, HEAD
-from attnctl.verbs.effect.view import effect_lines, mean_lines
+from attnctl.verbs.effect.view import effect_lines, mean_lines, path_lines
+
+
+class MeasureOptions(NamedTuple):
+    """What is measured of each prompt, of one or of many: keywords of the library's functions."""
+
+    between: tuple[str, str] | None = option(
+        "The two tokens, as texts (a space before a word is part of it), or as ids beside --ids.",
+        metavar="A B",
+    )
+    by: str = option(
+        "What is changed at a time: a head's output, all that a layer or its network adds, or the row of a "
+        "position that comes into a layer.",
+        words(*BY),
+        default=HEAD,
+    )
+    at: int | None = option(
+        "The position after which the next token is asked, from 0, or from -1 back; default: the last.",
+        whole_number(-MOST, MOST),
+        metavar="N",
+    )
+    metric: str = option(
+        "What is measured: logit A − logit B; of A the logit, ln p or p; or the divergence of all tokens "
+        "from what they were. Without --between A and B are the likeliest, but for a difference.",
+        words(*METRICS),
+        default=DIFFERENCE,
+    )
+    mean: bool = option(
+        "Replace each head's output by its mean over positions, in place of zero.",
+        terms=[
+            options.excludes("patch", "a patch takes the other prompt's outputs; leave one of them out")
+        ],
+    )
+    attribution: bool = option(
+        "Estimate all effects at once, gradient · (other − own), in place of a pass for each.",
+        terms=[options.bars(["on", "path"], "a gradient takes one pass; leave it out")],
+    )
+    on: Engine | None = option(options.BY_WORKERS.format("Measure the layers"), ENGINE)
+
+
+SHARES_TERM = options.only(
+    lambda given: (given.get("by"), given.get("metric")) == (HEAD, DIFFERENCE),
+    "shares are those of heads in a difference; leave --by and --metric out",
+)
 
 
 @command(
@@ -26,6 +69,7 @@ from attnctl.verbs.effect.view import effect_lines, mean_lines
     "--patch 'Anna left. Who left?'",
     "attnctl effect --ids 3,4,5,3,4 --model DIR --between 5 4 --direct -o effect.json",
     "attnctl effect --prompts names.jsonl --model gpt2 --by layer -o layers.svg",
+    "attnctl effect --ids 3,4,5,3,4 --model DIR --between 5 4 --path '*->9.6.q' --path 9.6->logits",
 )
 def effect(  # noqa: PLR0913  (options)
     *,
@@ -35,37 +79,11 @@ def effect(  # noqa: PLR0913  (options)
         metavar="DIR",
     ),
     adapter: options.Adapter = None,
-    between: tuple[str, str] | None = option(
-        "The two tokens, as texts (a space before a word is part of it), or as ids beside --ids.",
-        metavar="A B",
-    ),
-    by: str = option(
-        "What is changed at a time: a head's output, all that a layer or its network adds, or the row of a "
-        "position that comes into a layer.",
-        words(*BY),
-        default=HEAD,
-    ),
-    at: int | None = option(
-        "The position after which the next token is asked, from 0, or from -1 back; default: the last.",
-        whole_number(-MOST, MOST),
-        metavar="N",
-    ),
-    metric: str = option(
-        "What is measured: logit A − logit B; of A the logit, ln p or p; or the divergence of all tokens "
-        "from what they were. Without --between A and B are the likeliest, but for a difference.",
-        words(*METRICS),
-        default=DIFFERENCE,
-    ),
+    measured: MeasureOptions,
     ids: tuple[int, ...] | None = option("Token ids instead of PROMPT.", IDS),
     patch: str | None = option(
         "Take each head's output from this prompt of as many tokens (ids beside --ids), in place of zero.",
         metavar="OTHER",
-    ),
-    mean: bool = option(
-        "Replace each head's output by its mean over positions, in place of zero.",
-        terms=[
-            options.excludes("patch", "a patch takes the other prompt's outputs; leave one of them out")
-        ],
     ),
     prompts: str | None = option(
         'Many prompts: a JSON object a line, {"prompt": …, "other": …, "a": …, "b": …}; the mean of each '
@@ -76,16 +94,20 @@ def effect(  # noqa: PLR0913  (options)
             options.bars(["direct"], "shares are those of one prompt; leave --prompts out"),
         ],
     ),
-    direct: bool = option(
-        "Add what each part writes into the difference itself; the parts add up.",
+    path: list[str] | None = option(
+        "Change one part only where another reads it: 4.2->7.3 (head 2 of layer 4, read by head 3 of layer "
+        "7), 7.3.q, .k or .v, 5.mlp, embed, logits; * is each head. May be given more than once.",
+        metavar="A->B",
         terms=[
+            options.bars(["prompts", "direct", "on"], "means nothing with --path; leave it out"),
             options.only(
-                lambda given: (given.get("by"), given.get("metric")) == (HEAD, DIFFERENCE),
-                "shares are those of heads in a difference; leave --by and --metric out",
-            )
+                lambda given: given.get("by") == HEAD, "says what is changed itself; leave --by out"
+            ),
         ],
     ),
-    on: Engine | None = option(options.BY_WORKERS.format("Measure the layers"), ENGINE),
+    direct: bool = option(
+        "Add what each part writes into the difference itself; the parts add up.", terms=[SHARES_TERM]
+    ),
     json: bool = option("Print it as JSON."),
     output: list[str] | None = options.findings_option("effect"),
     max_memory: options.Memory = None,
@@ -96,57 +118,93 @@ def effect(  # noqa: PLR0913  (options)
     prompt), and the change in logit A − logit B after the last token is given, or at [MASK].
 
     --direct takes the difference apart, the norms' roots held: what the embeddings, each head and each
-    network have written into it adds up to it.
+    network have written into it adds up to it. --attribution asks the gradient; --path changes a part only
+    where another one reads it, all between them held as it was.
 
     A JSON file of -o is written after each layer; where a run was interrupted, the same command goes on.
-    That of --prompts is written at the end.
+    That of --prompts and of --path is written at the end.
     """
+    asked = AskedOfOne(prompt, ids, model, patch)
     if prompts is not None:
-        if model is None:
-            raise AttnError("missing: --model DIR")
         with progress("prompts") as moved:
             several = api.mean_effect(
-                prompts,
-                model=join_name(model, adapter),
-                between=between,
-                mean=mean,
-                by=by,
-                at=at,
-                metric=metric,
-                on=on,
-                progress=moved,
+                prompts, model=model_named(model, adapter), **measured._asdict(), progress=moved
             )
         give("effect", [several], output, partial(mean_lines, several), json=json)
         return
 
-    needed = {"--model DIR": model, "--between A B": between, "PROMPT, or --ids N,…": prompt or ids}
-    if metric != DIFFERENCE:
-        del needed["--between A B"]
-    lacking = [name for name, value in needed.items() if value is None]
-    if lacking or model is None:
-        raise AttnError(f"missing: {', '.join(lacking)}")
-    if prompt and ids:
-        raise AttnError("--ids: there is a prompt too; give one of them")
-
-    files, _ = options.split_outputs(output)
-    kept = [path for path in files if format_for(path, 1, formats_of("effect")).name == "json"]
-    other = options.read_late("--patch", IDS, patch) if ids and patch else patch
+    refuse_lacking(asked, measured)
+    question = asked.question(measured, adapter)
+    if path:
+        with progress("paths") as moved:
+            paths = api.path_effect(path, **question, progress=moved)
+        give("effect", [paths], output, partial(path_lines, paths), json=json)
+        return
 
     with progress("heads") as moved:
         found = api.effect(
-            prompt,
-            model=join_name(model, adapter),
-            between=between,
-            ids=ids,
-            patch=other,
-            mean=mean,
-            by=by,
-            at=at,
-            metric=metric,
+            **question,
+            by=measured.by,
+            attribution=measured.attribution,
+            on=measured.on,
             direct=direct,
-            save=kept[0] if kept else None,
-            on=on,
+            save=first_json(output),
             progress=moved,
         )
-
     give("effect", [found], output, partial(effect_lines, found), json=json)
+
+
+class AskedOfOne(NamedTuple):
+    """The prompt that effects are of, as it was given."""
+
+    prompt: str | None
+    ids: tuple[int, ...] | None
+    model: str | None
+    patch: str | None
+
+    def question(self, measured: MeasureOptions, adapter: str | None) -> dict[str, Any]:
+        """The keywords that every question about one prompt has."""
+        patch: str | tuple[int, ...] | None = self.patch
+        if self.ids and self.patch:
+            patch = options.read_late("--patch", IDS, self.patch)
+        return {
+            "prompt": self.prompt,
+            "ids": self.ids,
+            "model": model_named(self.model, adapter),
+            "patch": patch,
+            "between": measured.between,
+            "mean": measured.mean,
+            "at": measured.at,
+            "metric": measured.metric,
+        }
+
+
+def model_named(model: str | None, adapter: str | None) -> str:
+    if model is None:
+        raise AttnError("missing: --model DIR")
+    return join_name(model, adapter)
+
+
+def refuse_lacking(asked: AskedOfOne, measured: MeasureOptions) -> None:
+    """Raise AttnError naming each thing that one prompt's effects need and that was not given."""
+    needed = {
+        "--model DIR": asked.model,
+        "--between A B": measured.between,
+        "PROMPT, or --ids N,…": asked.prompt or asked.ids,
+    }
+    if measured.metric != DIFFERENCE:
+        del needed["--between A B"]
+    lacking = [name for name, value in needed.items() if value is None]
+    if lacking:
+        raise AttnError(f"missing: {', '.join(lacking)}")
+    if asked.prompt and asked.ids:
+        raise AttnError("--ids: there is a prompt too; give one of them")
+
+
+def first_json(output: list[str] | None) -> str | None:
+    """The file of -o that is written after each layer."""
+    files, _ = options.split_outputs(output)
+    for path in files:
+        if format_for(path, 1, formats_of("effect")).name == "json":
+            return path
+    return None

@@ -46,6 +46,9 @@ def draws(given: Given) -> bool:
     return bool(given.get("backward")) or is_asked(given, "sample")
 
 
+NOT_OF_IMAGES = ("ids", "pair", "context", "next", "tokens", "lens", "follow", "chat", "cost")
+
+
 class ModelOptions(NamedTuple):
     model: str | None = option(
         "Run a trained model: a folder of save_pretrained, a GGUF file, ollama:NAME, or the id of one on "
@@ -70,6 +73,15 @@ class ModelOptions(NamedTuple):
     ids: tuple[int, ...] | None = option("Token ids instead of a sentence.", IDS, terms=[ONLY_A_MODEL])
     pair: str | None = option(
         "The second segment, for models that read pairs (BERT).", metavar="TEXT", terms=[ONLY_A_MODEL]
+    )
+    image: str | None = option(
+        "A picture in place of a sentence, for models that see (ViT, CLIP, SigLIP, DINO): PNG, JPEG, WebP, "
+        "GIF or BMP. Its patches are the tokens, r3c5 that in row 3 and column 5, from 0.",
+        metavar="FILE",
+        terms=[
+            ONLY_A_MODEL,
+            options.bars(NOT_OF_IMAGES, "means nothing beside a picture; leave it out"),
+        ],
     )
     context_ids: tuple[int, ...] | None = option(
         "Ids instead of --context: the encoder's input for its decoder.", IDS, terms=[ONLY_A_MODEL]
@@ -97,12 +109,19 @@ def layers_of(
 
     if model.ids is not None and sentences:
         raise AttnError("--ids: there is a sentence too; give one of them")
+    if model.image is not None and sentences:
+        raise AttnError("--image: there is a sentence too; give one of them")
     if model.pair is not None and len(sentences) != 1:
         raise AttnError("--pair: goes with one sentence")
     assert model.model is not None
     settings = settings_from(None, {"dtype": "float32", **flags})
     beside = ModelInput(
-        ids=model.ids, pair=model.pair, context=context, context_ids=model.context_ids, chat=chat
+        ids=model.ids,
+        pair=model.pair,
+        context=context,
+        context_ids=model.context_ids,
+        chat=chat,
+        image=model.image,
     )
     inputs = [replace(beside, text=text) for text in sentences] or [beside]
     name = join_name(model.model, model.adapter)
@@ -134,6 +153,20 @@ def print_lens(sources: "Sequence[Layers]", output: OutputOptions) -> None:
     with progress("layers") as moved:
         found = api.lens(sources[0], progress=moved)
     give("model --lens", [found], output.output, partial(lens_lines, found), json=wanted == "json")
+
+
+def print_followed(sources: "Sequence[Layers]", word: str, output: OutputOptions) -> None:
+    from attnctl.cli.output import give, progress
+    from attnctl.models.next import begin_pass
+    from attnctl.verbs.models.follow import follow, follow_lines
+
+    wanted = options.chosen_format(output.format, json=output.json, possible=("table", "json"))
+    if wanted not in {"table", "json"} or len(sources) > 1:
+        raise AttnError("--follow: a token of one sentence; -o takes .html, .svg, .png and .json")
+    (source,) = sources
+    with progress("layers") as moved:
+        found = follow(begin_pass(source.model, source.input, source.settings), word, moved)
+    give("model --follow", [found], output.output, partial(follow_lines, found), json=wanted == "json")
 
 
 def print_map(sources: "Sequence[Layers]", view: ViewOptions, output: OutputOptions) -> None:

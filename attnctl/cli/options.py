@@ -246,6 +246,23 @@ class ViewOptions(NamedTuple):
         "Leave out the first key, which often outshines the others. (Pictures and heat maps only.)",
         terms=[TOLD, DRAWN],
     )
+    query: str | None = option(
+        "Of a picture: the token whose weights are laid over it, like r3c5, [CLS], a number, or mean. "
+        "(Pictures and pages only.)",
+        metavar="TOKEN",
+        terms=[TOLD],
+    )
+    grid: str | None = option(
+        "Keys are the patches of a picture, so many rows and columns (from key N on, or the last), and "
+        "weights are laid over it. (Pictures and pages only.)",
+        metavar="24x24[@N]",
+        terms=[TOLD],
+    )
+    picture: str | None = option(
+        "The picture that --grid is of, drawn under the weights.",
+        metavar="FILE",
+        terms=[needs("grid", "a picture has patches; say which keys they are: --grid 24x24")],
+    )
     story: bool = option(
         "Explain the run in sentences, step by step; on a terminal Enter continues and q quits.",
         terms=[PRINTED],

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ from attnctl.formats import (
 )
 from attnctl.inputs.config.fields import is_given
 from attnctl.math.engine.cost import Cost, size_text
-from attnctl.math.names import result_in, shares_in
+from attnctl.math.names import TABLE, result_in, shares_in
 from attnctl.record import Trace
 from attnctl.sources import last
 
@@ -60,6 +61,10 @@ def emit(
     """
     wanted = chosen_format(output.format, json=output.json)
     files, printed = split_outputs(output.output)
+    if view.grid is not None:
+        from attnctl.cli.grids import on_grid
+
+        traces = on_grid(traces, view.grid, view.picture)
     kept = [select_steps(trace, view) for trace in traces]
     if view.story:
         warn(traces)
@@ -76,7 +81,7 @@ def emit(
             notations = [path for path in files if is_notation(path, output.notation)]
             pictures = [path for path in files if is_picture(path)]
             data = [path for path in files if path not in {*pictures, *notations}]
-            write_all(of_heads(kept, view), data)
+            write_all(without_weights(of_heads(kept, view), view, data), data)
             write_all(kept, pictures, view_of(view, 2) if pictures else None)
             # Whole, as a program is made of steps that it does not show.
             write_all(traces, notations, view_of(view, 4), output.notation)
@@ -125,6 +130,26 @@ def carry_out(
     if note:
         complain(note)
     emit(traces, output, view, settable=not of_model, lines=lines)
+
+
+def without_weights(traces: Sequence[Trace], view: ViewOptions, files: Sequence[str]) -> Sequence[Trace]:
+    """Layers of a model that an .npz holds together, without the weights, which the model has.
+
+    Where steps are named, all of them are kept.
+    """
+    together = [path for path in files if Path(path).suffix == ".npz"]
+    if len(traces) < 2 or view.step is not None or len(together) < len(files):
+        return traces
+    if not together or not all("model" in trace.header for trace in traces):
+        return traces
+
+    complain(f"note: {together[0]}: without the weights of the model; --step names what else to keep")
+    return [trace.select([name for name in trace if not is_model_weight(name)]) for trace in traces]
+
+
+def is_model_weight(name: str) -> bool:
+    row = TABLE.get(name)
+    return row is not None and row.leaf and row.once and not row.gradient
 
 
 def is_written_as_program(output: OutputOptions) -> bool:
@@ -216,6 +241,7 @@ def view_of(view: ViewOptions, decimals: int) -> View:
         heat=view.heat,
         log=view.log,
         without_first=view.without_first,
+        query=view.query,
     )
 
 

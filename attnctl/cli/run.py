@@ -1,6 +1,9 @@
 """attnctl run: a sentence in, every matrix out."""
 
 # Annotations are types here, which `command` reads: as text, each would be compiled again.
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
 from attnctl.base.errors import AttnError
 from attnctl.base.values import MOST, POSITIVE, whole_number
 from attnctl.base.words import quote
@@ -11,6 +14,7 @@ from attnctl.cli.model import (
     SECTION,
     ModelOptions,
     layers_of,
+    print_followed,
     print_lens,
     run_layers,
 )
@@ -18,8 +22,12 @@ from attnctl.cli.options import argument, command, option
 from attnctl.cli.program import complain
 from attnctl.drawing.screen.text import shell_line
 
+if TYPE_CHECKING:
+    from attnctl.sources.model import Layers
+
 NOT_OF_NEXT = ("layer", "backward", "cost")
 NOT_OF_LENS = (*NOT_OF_NEXT, "next", "step", "head", "story", "tokens")
+NOT_OF_FOLLOW = (*NOT_OF_LENS, "lens")
 NOT_OF_TOKENS = ("backward", "cost", "next")
 
 
@@ -57,6 +65,13 @@ def run(  # noqa: PLR0913  (a group of options each)
     lens: bool = option(
         "The likeliest next token after each layer, at each position.",
         terms=[ONLY_A_MODEL, options.bars(NOT_OF_LENS, "means nothing with --lens; leave it out")],
+        section=SECTION,
+    ),
+    follow: str | None = option(
+        "Follow a token down the layers: how much each other one moves it, ‖A·V·W_O‖, and what would come "
+        "next; a word of the sentence (its last), or a position. -o follow.html is one page to share.",
+        metavar="WORD",
+        terms=[ONLY_A_MODEL, options.bars(NOT_OF_FOLLOW, "means nothing with --follow; leave it out")],
         section=SECTION,
     ),
     tokens: int | None = option(
@@ -124,18 +139,8 @@ def run(  # noqa: PLR0913  (a group of options each)
         layers = layers_of(
             model, asked.sentences, more.get("context"), settings, after, generating, chat=chat
         )
-        if generating and model.layer is None:
-            from attnctl.verbs.models.generated import generated_lines
-
-            carry_out(layers, cost, view, output, of_model=True, lines=generated_lines)
-        elif lens:
-            print_lens(layers, output)
-        elif after:
-            from attnctl.verbs.models.next import next_lines
-
-            carry_out(layers, cost, view, output, of_model=True, lines=next_lines)
-        else:
-            run_layers(layers, model.layer, cost, view, output)
+        shown = HowShown(model.layer, lens, follow, asks_next=after is not None, goes_on=tokens is not None)
+        show_layers(layers, shown, cost, view, output)
     else:
         each = [asked.of_seed(seed) for seed in seeds] if isinstance(seeds, tuple) else [asked]
         carry_out(each, cost, view, output)
@@ -143,3 +148,39 @@ def run(  # noqa: PLR0913  (a group of options each)
         one = quote(" ".join(asked.joined))
         several = f"printf '%s\\n' {shell_line(asked.joined)} | attnctl run -"
         complain(f"note: read as one sentence, {one}; for a sentence each: {several}")
+
+
+class HowShown(NamedTuple):
+    """What is shown of a model's run."""
+
+    layer: str | None
+    lens: bool
+    follow: str | None
+    asks_next: bool
+    goes_on: bool
+    """Whether the text is gone on with."""
+
+
+def show_layers(
+    layers: "Sequence[Layers]",
+    how: HowShown,
+    cost: bool,
+    view: options.ViewOptions,
+    output: options.OutputOptions,
+) -> None:
+    from attnctl.cli.output import carry_out
+
+    if how.goes_on and how.layer is None:
+        from attnctl.verbs.models.generated import generated_lines
+
+        carry_out(layers, cost, view, output, of_model=True, lines=generated_lines)
+    elif how.follow is not None:
+        print_followed(layers, how.follow, output)
+    elif how.lens:
+        print_lens(layers, output)
+    elif how.asks_next:
+        from attnctl.verbs.models.next import next_lines
+
+        carry_out(layers, cost, view, output, of_model=True, lines=next_lines)
+    else:
+        run_layers(layers, how.layer, cost, view, output)

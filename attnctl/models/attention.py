@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import sqrt
+from math import isqrt, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from attnctl.base.errors import AttnError
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.inputs.plan import Plan, variant
 from attnctl.inputs.plan.tensors import Named
@@ -17,14 +18,17 @@ from attnctl.math.derivation import LayerParts
 from attnctl.math.kind import HEAD, HEADS, HeadNorm
 from attnctl.math.names import PAST_KEY, PAST_VALUE
 from attnctl.math.ops import AddByDistance, Buckets, LayerNorm
+from attnctl.math.ops.vectors import GivenPlaces
 from attnctl.math.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
 from attnctl.models.delta import prepare_delta
 from attnctl.models.description import Description, Layer
 from attnctl.models.layer import LayerTensors, Model, norm_op, split
 from attnctl.models.mixing import prepare_mixing
 from attnctl.models.parts import norm_factors, plan_on, read_fused, read_projection
+from attnctl.models.rope import OF_GRID
 from attnctl.models.stream import SHARED, read_beside, stream_width
 from attnctl.models.tensors import bfloat16
+from attnctl.record.picture import PatchGrid
 
 
 class Past(NamedTuple):
@@ -73,8 +77,36 @@ def prepare_attention(
 
     settings = cross_settings(d, tensors.this_layer) if cross else self_settings(tensors, keys)
     parts = parts_of_layer(tensors, cross=cross)
-    kind = variant(settings, sizes, named, offset=before, layer=parts)
+    places = places_on_grid(tensors, queries)
+    kind = variant(settings, sizes, named, offset=before, layer=parts, places=places)
     return plan_on(tensors.model, kind, named, header)
+
+
+def places_on_grid(tensors: LayerTensors, tokens: int) -> GivenPlaces:
+    """The row and the column of each patch, from −1 to 1, and 0 of the tokens before them; else nothing."""
+    rope = tensors.this_layer.rope
+    if rope is None or rope.kind != OF_GRID:
+        return ()
+
+    grid = tensors.model.grid or square_grid(tensors, tokens)
+    down = 2 * (np.arange(grid.rows) + 0.5) / grid.rows - 1
+    across = 2 * (np.arange(grid.columns) + 0.5) / grid.columns - 1
+    before = np.zeros(tokens - grid.rows * grid.columns)
+    row = np.concatenate([before, np.repeat(down, grid.columns)])
+    column = np.concatenate([before, np.tile(across, grid.rows)])
+    return tuple((tuple(each.tolist()),) for each in (row, column, np.zeros(tokens)))
+
+
+def square_grid(tensors: LayerTensors, tokens: int) -> PatchGrid:
+    """The grid of rows that came from no picture: as many patches each way. Raises AttnError for others."""
+    before = 1 + int(tensors.d["registers"])
+    side = isqrt(max(tokens - before, 0))
+    if tokens > before and side * side != tokens - before:
+        raise AttnError(
+            f"{tensors.model.name}: {tokens - before} patches behind {before} tokens are no square, and "
+            "its rotary positions go by rows and columns; run it on a picture: --image FILE"
+        )
+    return PatchGrid(side, side)
 
 
 def cross_settings(d: Description, layer: Layer) -> Settings:
@@ -265,7 +297,7 @@ def read_projections(tensors: LayerTensors, role: str) -> Named:
     named |= read_projection(tensors, f"{role}k", "K", shape, has_bias=d["k_bias"], heads=kv_heads)
     shape = (width, kv_heads * d["d_v"])
     use = "k" if d["v_of_k"] else f"{role}v"
-    return named | read_projection(tensors, use, "V", shape, has_bias=d["bias"], heads=kv_heads)
+    return named | read_projection(tensors, use, "V", shape, has_bias=d["v_bias"], heads=kv_heads)
 
 
 def read_gated(tensors: LayerTensors) -> Named:

@@ -324,6 +324,7 @@ def sizes_by_default(settings: Mapping[str, Any]) -> dict[str, Any]:
         "expert_size": settings["intermediate"],
         "embed_width": settings["width"],
         "k_bias": settings["bias"],
+        "v_bias": settings["bias"],
         "out_bias": settings["bias"],
         "mlp_bias": settings["bias"],
     }

@@ -40,6 +40,27 @@ class When:
 
 
 @dataclass(frozen=True)
+class Patches:
+    """How a stack begins with a picture: the tensors that make rows of its patches, by whole names.
+
+    `leading` are tokens of its own before them, `registers` those behind these that have no position. Rows
+    of positions are brought to another grid by `resize`, or never where it is None.
+    """
+
+    weight: str
+    has_bias: bool = True
+    linear: bool = False  # a matrix of whole patches, pixel by pixel, in place of a convolution
+    leading: tuple[str, ...] = ()
+    registers: tuple[str, ...] = ()
+    position: str | None = None
+    position_in_batch: bool = False
+    resize: str | None = None  # bicubic | bilinear
+    antialias: bool = False
+    always_resized: bool = False
+    norm: str = ""
+
+
+@dataclass(frozen=True)
 class Stack:
     """A stack of layers: where its tensors are and what its config.json means.
 
@@ -49,8 +70,8 @@ class Stack:
     further keys what they must say, `inert` names those that change nothing in this family (beside
     those of `attnctl.models.description`); any other key is refused. `ignored` are tensors that are not
     read in any layer, `ignored_first` in the first one. `section` is the part of config.json, `within`
-    the part of the checkpoint, where that has several. `head` lies over `HEAD`. `example` is what a tiny
-    config.json says beside the sizes that every family has.
+    the part of the checkpoint, where that has several. `head` lies over `HEAD`. `patches` say how a picture
+    comes in. `example` is what a tiny config.json says beside the sizes that every family has.
     """
 
     layer: str
@@ -65,6 +86,7 @@ class Stack:
     section: str | None = None
     within: str = ""
     head: Mapping[str, Setting] = field(default_factory=dict)
+    patches: Patches | None = None
     example: Config = field(default_factory=dict)
 
     @cached_property
@@ -134,6 +156,7 @@ DEFAULTS: dict[str, Setting] = {
     "qkv": "split",  # split | blocks: all Q, then K, then V | groups: by kv head, its queries, K, V
     "bias": False,
     "k_bias": None,  # None: as `bias`
+    "v_bias": None,
     "out_bias": None,
     "mlp_bias": None,
     # scores
@@ -212,6 +235,12 @@ DEFAULTS: dict[str, Setting] = {
     "masked": None,  # the token whose rows are 0, the others larger for it, as if it were dropped (ESM)
     "embed_norm": None,  # None: as the tensors say
     "final_norm": None,  # None: as the tensors say
+    # pictures
+    "patch": None,  # pixels to a side
+    "image": None,  # pixels to a side of what positions are of
+    "patches": None,  # the rows of a table of positions, where it is said
+    "channels": 3,
+    "registers": 0,
     # latent attention
     "rank": None,
     "kv_rank": None,

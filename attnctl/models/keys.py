@@ -37,6 +37,16 @@ def is_number(value: Any) -> bool:
 
 COUNT = KeyKind("a whole number from 1", is_count)
 INDEX = KeyKind("a whole number from 0", lambda value: is_count(value, 0))
+
+
+def is_side(value: Any) -> bool:
+    """True for the side of a square, as one number or as its height and its width."""
+    if isinstance(value, list):
+        return len(value) == 2 and is_count(value[0]) and value[0] == value[1]
+    return is_count(value)
+
+
+SIDE = KeyKind("a whole number from 1, or the same one twice", is_side)
 EVEN = KeyKind("an even number from 2", lambda value: is_count(value, 2) and value % 2 == 0)
 NUMBER = KeyKind("a number above 0", lambda value: is_number(value) and value > 0)
 AMOUNT = KeyKind("a number from 0", lambda value: is_number(value) and value >= 0)

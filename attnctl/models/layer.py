@@ -17,6 +17,7 @@ from attnctl.math.ops import LayerNorm, RMSNorm
 from attnctl.math.ops.products import TILED, times
 from attnctl.models.description import Description, Layer
 from attnctl.models.tensors import Checkpoint, foreign, prefix_of
+from attnctl.record.picture import PatchGrid
 from attnctl.store.header import raise_first
 
 ROWS = {"embed": "vocab", "position": "longest", "segment": "segments", "inputs_embed": "inputs_vocab"}
@@ -32,6 +33,8 @@ class Model:
     checkpoint: Checkpoint
     dtype: str = "float32"
     max_memory: int | None = None
+    grid: PatchGrid | None = None
+    """Of a picture, that of its patches."""
 
     @cached_property
     def prefix(self) -> str:

@@ -37,6 +37,8 @@ class Rope:
     def rotary(self, length: int) -> Rotary:
         if self.kind == "default":
             return Rotary(self.theta, self.dims, self.interleaved, first=self.first)
+        if self.kind == OF_GRID:
+            return of_grid(self)
 
         frequencies, factor = KINDS[self.kind].scaling(self, length)
         other = other_list(self, length)
@@ -206,6 +208,19 @@ def proportional(rope: Rope, length: int) -> Frequencies:
 def backwards(rope: Rope, length: int) -> Frequencies:
     """The usual frequencies, by which pairs turn the other way round (nanochat)."""
     return -base_frequencies(rope), 1.0
+
+
+OF_GRID = "rows and columns of a picture"
+
+
+def of_grid(rope: Rope) -> Rotary:
+    """Half of the pairs turn by the row of a patch, half by its column, both from −1 to 1 (DINOv3)."""
+    if rope.dims % 4:
+        raise AttnError(f"hidden_size / num_attention_heads: {rope.dims} columns of a head, expected fours")
+    powers = FLOAT(rope.theta) ** np.arange(0, 1, 4 / rope.dims, dtype=FLOAT)
+    frequencies = (FLOAT(2 * pi) / powers).tolist()
+    pairs = len(frequencies)
+    return Rotary(rope.theta, rope.dims, frequencies=tuple(frequencies * 2), sections=(pairs, pairs, 0))
 
 
 ORIGINAL = "original_max_position_embeddings"

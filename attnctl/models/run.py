@@ -44,7 +44,7 @@ from attnctl.models.forward import (
 )
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.mixing import head_sizes, mixer_of
-from attnctl.models.source import Tokens, Words, folder_of, open_model, plain_ids
+from attnctl.models.source import Tokens, Words, folder_of, open_model, plain_ids, stacks_in
 from attnctl.models.stream import steps_to_keep
 from attnctl.record import Trace
 from attnctl.record.edits import WhatIf
@@ -71,6 +71,8 @@ class ModelInput:
     """Those that a text was cut into, where that is done."""
     chat: bool = False
     """Whether the text is a message to a model that answers."""
+    image: str | None = None
+    """The file of a picture, for models that see."""
 
 
 class WantedLayers(NamedTuple):
@@ -130,10 +132,15 @@ def run_model(
     Raises AttnError for what the model does not have, what it is not, and what does not fit memory.
     """
     settings = settings or Settings(dtype="float32")
+    if source.image is not None:
+        layers = of_pictures(name, layers)
     runner, part = begin_run(name, layers, settings)
     runner = replace(runner, keep=keep, moved=moved, d_output=source.d_output)
     if source.hidden is not None:
         return runner.of_hidden(source)
+    if source.image is not None:
+        refuse_context(source)
+        return list(runner.traces(runner.begin_image(source.image), None))
 
     tokens = tokens_of(name, source)
     d = runner.model.description
@@ -145,6 +152,17 @@ def run_model(
         refuse_context(source)
 
     return list(runner.traces(runner.begin(tokens, context), memory))
+
+
+VISION = "vision"
+"""The part of a model of texts and pictures that sees."""
+
+
+def of_pictures(name: str, layers: str) -> str:
+    """The layers as they are named, those of the part that sees where no part is."""
+    if "." in layers or VISION not in stacks_in(name):
+        return layers
+    return ",".join(f"{VISION}.{layer.strip()}" for layer in layers.split(","))
 
 
 def encode_context(encoder: Model, context: Tokens) -> Array:
@@ -166,6 +184,8 @@ def refuse_context(source: ModelInput) -> None:
 
 def plans(name: str, source: ModelInput, layers: str, settings: Settings) -> list[Plan]:
     """The attention of each layer that is asked for, to be costed: nothing is computed."""
+    if source.image is not None:
+        raise AttnError("--cost: of a picture's tokens nothing is costed; leave it out")
     runner, _ = begin_run(name, layers, settings)
     model = runner.model
     model.checkpoint.looks = False
@@ -288,6 +308,14 @@ class Runner:
 
         require_rows(self.model, len(tokens.ids))
         return embed_ids(self.model, tokens.ids, tokens.segments)
+
+    def begin_image(self, path: str) -> Array:
+        """What comes into layer 0 of a picture."""
+        from attnctl.models.images import begin_image
+
+        seen = begin_image(self.model, path)
+        self.header = seen.header
+        return seen.hidden
 
     def pass_on(self, tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
         """Only what the pass goes on with, edited."""

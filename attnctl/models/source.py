@@ -27,6 +27,7 @@ from attnctl.models.adapter import (
 from attnctl.models.architectures import open_gguf
 from attnctl.models.chat import read_template
 from attnctl.models.description import describe, scale_blocks
+from attnctl.models.families import FAMILIES
 from attnctl.models.gguf import is_gguf
 from attnctl.models.layer import Model
 from attnctl.models.nanogpt import is_torch_file, open_nanogpt
@@ -81,6 +82,15 @@ def open_model(name: str, part: str = "", dtype: str = "float32", max_memory: in
     model = Model(name, description, checkpoint, dtype, max_memory)
     model.refuse_layers()
     return model
+
+
+def stacks_in(name: str) -> list[str]:
+    """The names of the parts that a model's family has; none of a file that is no folder."""
+    folder = folder_of(name)
+    if not folder.is_dir():
+        return []
+    kind = json_file(path_inside(folder, CONFIG), LONGEST_CONFIG).get("model_type")
+    return list(FAMILIES[kind]) if isinstance(kind, str) and kind in FAMILIES else []
 
 
 WITH_ADAPTER = " --adapter "

@@ -26,6 +26,7 @@ from attnctl.pages import Marks, PageFinding, asset, draw_trace, image, pieces
 from attnctl.pages.cards import NEXT, cell_address, heading_of, names_of_files, open_check
 from attnctl.pages.describe import ROOM
 from attnctl.pages.html import html_paragraphs, html_table, text
+from attnctl.pages.models import write_models
 from attnctl.pages.tables import file_name
 from attnctl.record import Trace, is_unfinished
 from attnctl.record.linear import ApartError
@@ -41,6 +42,7 @@ from attnctl.verbs.effect.parts import HEAD
 from attnctl.verbs.effect.view import effect_lines, effect_picture, findings, looking_at
 from attnctl.verbs.explain import Explanation
 from attnctl.verbs.explain.view import Question
+from attnctl.verbs.models.compare import ModelsDiff
 from attnctl.verbs.stats import DumpStats, StatsReport
 from attnctl.verbs.stats.picture import stats_picture
 
@@ -367,7 +369,17 @@ def page_writer(
 
 
 write_check = page_writer(check_pieces)
-write_diff = page_writer(diff_pieces)
+write_dumps_diff = page_writer(diff_pieces)
+
+
+def write_diff(found: Sequence[Difference | ModelsDiff], stream: IO[bytes]) -> None:
+    """A page of two dumps, or of two models."""
+    if isinstance(found[0], ModelsDiff):
+        write_models(found[0], stream)
+        return
+    write_dumps_diff(found, stream)
+
+
 write_conform = page_writer(conform_pieces)
 
 

@@ -10,12 +10,15 @@ from typing import IO
 from attnctl.base.words import quote
 from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.output import plain_text
+from attnctl.drawing.screen.text import visible
 from attnctl.drawing.show import View
+from attnctl.drawing.show.overlay import has_picture, overlay_picture
 from attnctl.drawing.show.picture import USUAL
 from attnctl.math.names import FADED, LOGITS
-from attnctl.pages import PageFinding, pieces
+from attnctl.pages import PageFinding, image, pieces
 from attnctl.pages.html import html_table
 from attnctl.record import Trace
+from attnctl.record.picture import picture_in
 
 
 def write_traces(traces: Sequence[Trace], stream: IO[bytes], view: View = USUAL) -> None:
@@ -27,9 +30,22 @@ def write_traces(traces: Sequence[Trace], stream: IO[bytes], view: View = USUAL)
         ):  # anyone's header
             finding = find_next(traces)
             view = replace(view, cell=(LOGITS, (int(traces[0].header["next"]["at"]), 0)))
+    if traces and finding is None and has_picture(traces, replace(view, steps=None)):
+        finding = find_patches(traces, view)
     if traces and FADED in traces[0] and not view.cell:
         view = replace(view, cell=(FADED, (0,) * traces[0][FADED].ndim))
     stream.writelines(pieces(traces, finding, view))
+
+
+def find_patches(traces: Sequence[Trace], view: View) -> PageFinding:
+    """What each head looks at, over the picture, as the page of a model that sees opens with it."""
+    drawn = overlay_picture(traces, replace(view, steps=None))
+    seen = picture_in(traces[0].header)
+    assert seen is not None
+    name = visible(seen.path or "a picture")
+    title = f"{name}: {seen.grid.rows} × {seen.grid.columns} patches"
+    opening = f'<div class="scroll">{image(drawn.svg, title)}</div>'
+    return PageFinding(title, title, [{}] * len(traces), opening=opening)
 
 
 def find_next(traces: Sequence[Trace]) -> PageFinding:

@@ -23,7 +23,17 @@ from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.math.engine.cost import available, size_text
 from attnctl.record import Trace
-from attnctl.store.calls import ALIGNED, HEADER, MEMBER, PADDING_FIELD, CallMembers, members_by_place
+from attnctl.store.calls import (
+    ALIGNED,
+    HEADER,
+    MEMBER,
+    MOST_CALLS,
+    PADDING_FIELD,
+    CallMembers,
+    header_bytes,
+    members_by_place,
+    refuse_unreadable,
+)
 from attnctl.store.files import encode_json, json_text
 from attnctl.store.header import Contents, Stored, header_data, require_bytes, room, show_value
 from attnctl.store.json_file import header_of
@@ -46,14 +56,28 @@ NO_MEMBERS = b"PK\5\6" + bytes(18)  # the end of an archive that holds nothing
 # --- writing ---
 
 
+def write_traces(traces: Sequence[Trace], stream: IO[bytes]) -> None:
+    """One trace as its arrays, several in a folder each, as `capture` writes calls."""
+    if len(traces) == 1:
+        write_npz(traces[0], stream)
+        return
+    if len(traces) > MOST_CALLS:
+        raise AttnError(f"{len(traces)} traces; an .npz holds {MOST_CALLS} at most")
+
+    for trace in traces:
+        refuse_names(trace)
+    with ZipFile(stream, "w", allowZip64=True) as archive:
+        for number, trace in enumerate(traces):
+            header = header_bytes(header_data(trace))
+            for name in trace:
+                refuse_unreadable(name, trace[name])
+                add(archive, f"{number}/{name}", trace[name])
+            add(archive, f"{number}/{HEADER}", header)  # the last: a reader takes it for whole
+
+
 def write_npz(trace: Trace, stream: IO[bytes]) -> None:
-    for name in trace:  # none that a zip file would change, or that stands for the header
-        half_pair = any("\ud800" <= char <= "\udfff" for char in name)
-        if name == HEADER or "\0" in name or half_pair or len(name) > 1000:
-            raise AttnError(f"step {show_value(name)}: this cannot be the name of an array in an .npz")
+    refuse_names(trace)
     header = np.array(encode_json(json_text(header_data(trace))))
-    if len(trace) >= MOST_MEMBERS:
-        raise AttnError(f"{len(trace)} steps; an .npz holds {MOST_MEMBERS - 1} at most")
     if header.nbytes > LONGEST_HEADER:
         raise AttnError(
             f"its header takes {size_text(header.nbytes)}; {size_text(LONGEST_HEADER)} are the most"
@@ -62,6 +86,16 @@ def write_npz(trace: Trace, stream: IO[bytes]) -> None:
         for name in trace:
             add(archive, name, trace[name])
         add(archive, HEADER, header)
+
+
+def refuse_names(trace: Trace) -> None:
+    """Refuse names that no member of an archive can have, and more of them than it holds."""
+    for name in trace:  # none that a zip file would change, or that stands for the header
+        half_pair = any("\ud800" <= char <= "\udfff" for char in name)
+        if name == HEADER or "\0" in name or half_pair or len(name) > 1000:
+            raise AttnError(f"step {show_value(name)}: this cannot be the name of an array in an .npz")
+    if len(trace) >= MOST_MEMBERS:
+        raise AttnError(f"{len(trace)} steps; an .npz holds {MOST_MEMBERS - 1} at most")
 
 
 def write_arrays(arrays: Mapping[str, Array], stream: IO[bytes]) -> None:

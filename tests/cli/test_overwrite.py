@@ -19,7 +19,8 @@ from attnctl.verbs.learn import SHIPPED
 MODELS = Path(__file__).parent.parent / "models" / "checkpoints"
 
 READING = {
-    "--adapter", "--answers", "--claims", "--config", "--file", "--from", "--inputs", "--model",
+    "--adapter", "--answers", "--claims", "--config", "--file", "--from", "--image", "--inputs", "--model",
+    "--picture",
     "--replay", "--stdin", "--survey", "--watch", "--xfail",
 }  # fmt: skip
 """The options that name a file or a folder and write over none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import pickle
 import random
@@ -21,6 +22,7 @@ import attnctl
 from attnctl.base import workers
 from attnctl.base.errors import AttnError
 from attnctl.base.workers import Engine, call_each
+from attnctl.cli.program import program
 from attnctl.inputs.config.flags import settings_from
 from attnctl.verbs import corpus
 from attnctl.verbs.corpus import Shard, surveyed
@@ -412,3 +414,15 @@ def test_a_worker_that_is_killed_changes_nothing(tmp_path, monkeypatch, engine):
     assert len(work.blocks) > 5
     assert work.done_by(engine).to_bytes() == whole_of(path)
     assert path.with_suffix(".killed").exists()
+
+
+def test_a_survey_is_not_written_where_the_result_is(tmp_path, monkeypatch):
+    """In a first run there is no survey yet that could be known as a file that is read."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "c.txt").write_text("I love AI\n" * 20)
+    said = io.StringIO()
+    words = ["corpus", "run", "c.txt", "--survey", "same.json", "-o", "same.json"]
+    assert program(words, stderr=said) == 2
+    assert "--survey same.json: -o same.json is the same file; give another name" in said.getvalue()
+    assert not (tmp_path / "same.json").exists()
+    assert program([*words[:-1], "part.json"], stderr=said) == 0

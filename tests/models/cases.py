@@ -35,6 +35,7 @@ IMAGE = {
     "image_size": 12,
     "patch_size": 4,
 }
+NAFLEX = {**{key: size for key, size in IMAGE.items() if key != "image_size"}, "num_patches": 9}
 DINO = {key: size for key, size in IMAGE.items() if key != "intermediate_size"}
 CLIP_TEXT = {**SMALL, **HEADS, **IDS, "max_position_embeddings": 16}
 GEMMA3 = {
@@ -664,6 +665,44 @@ CASES = [
         "Dinov2WithRegistersConfig",
         {**DINO, "use_swiglu_ffn": True, "num_register_tokens": 2},
         inputs={"pixel_values": (3, 12, 12)},
+        dtype="bfloat16",
+    ),
+    case(
+        "dinov3",
+        "DINOv3ViTModel",
+        "DINOv3ViTConfig",
+        {**IMAGE, "hidden_size": 32, "use_gated_mlp": True, "num_register_tokens": 2, "proj_bias": False},
+        inputs={"pixel_values": (3, 12, 8)},
+        dtype="bfloat16",
+    ),
+    case(
+        "siglip2",
+        "Siglip2Model",
+        "Siglip2Config",
+        {"text_config": CLIP_TEXT, "vision_config": NAFLEX},
+        inputs={
+            "input_ids": None,
+            "pixel_values": (8, 48),
+            "pixel_attention_mask": [1] * 8,
+            "spatial_shapes": [2, 4],
+        },
+        parts={"": "text_model_output.", "vision_": "vision_model_output."},
+        dtype="bfloat16",
+    ),
+    case(
+        "siglip-vision",
+        "SiglipVisionModel",
+        "SiglipVisionConfig",
+        IMAGE,
+        inputs={"pixel_values": (3, 12, 12)},
+        dtype="bfloat16",
+    ),
+    case(
+        "siglip2-vision",
+        "Siglip2VisionModel",
+        "Siglip2VisionConfig",
+        NAFLEX,
+        inputs={"pixel_values": (8, 48), "pixel_attention_mask": [1] * 8, "spatial_shapes": [4, 2]},
         dtype="bfloat16",
     ),
     case("deit", "DeiTModel", "DeiTConfig", IMAGE, inputs={"pixel_values": (3, 12, 12)}, dtype="bfloat16"),

@@ -89,6 +89,9 @@ def expected(model: torch.nn.Module, case: dict) -> dict[str, np.ndarray]:
         if shape is None:
             out[name] = stream.randint(3, 30, size=length if name == "input_ids" else length + 2)
             inputs[name] = torch.tensor(out[name])[None]
+        elif isinstance(shape, list):  # numbers that are given
+            out[name] = np.array(shape)
+            inputs[name] = torch.tensor(shape)[None]
         else:
             out[name] = stream.standard_normal(shape).astype(np.float32)
             inputs[name] = torch.tensor(out[name])[None]

@@ -63,7 +63,7 @@ SKIPPED = {"model_type", "text_config", "vision_config", "return_dict", "dtype"}
 SOUNDS = "wav2vec2", "hubert", "data2vec-audio", "unispeech", "unispeech-sat"
 """Families that take a sound."""
 
-IMAGES = "vit", "deit", "dinov2", "dinov2_with_registers"
+IMAGES = "vit", "deit", "dinov2", "dinov2_with_registers", "siglip_vision_model"
 """Families that take an image."""
 
 NAMED_WITH_HEAD = {"exaone"}
@@ -243,14 +243,14 @@ class Reference:
             experts_implementation="eager",
             attn_implementation="sdpa" if alibi else "eager",
         ).eval()
-        calls = dict.fromkeys(
-            ("t5", "mt5", "umt5", "bart", "mbart", "marian", "m2m_100", "pegasus", "blenderbot"), both
-        ) | {"whisper": speech}
-        calls |= (
-            dict.fromkeys(SOUNDS, sound)
-            | dict.fromkeys(("clip", "siglip"), pair)
-            | dict.fromkeys(IMAGES, image)
-        )
+        translators = ("t5", "mt5", "umt5", "bart", "mbart", "marian", "m2m_100", "pegasus", "blenderbot")
+        calls = dict.fromkeys(translators, both) | {"whisper": speech} | dict.fromkeys(SOUNDS, sound)
+        calls |= dict.fromkeys(("clip", "siglip"), pair) | dict.fromkeys(IMAGES, image)
+        calls |= {"dinov3_vit": column, "siglip2_vision_model": patches}
+        calls["siglip2"] = lambda whole: {
+            **tokens(whole.text_model),
+            "vision": patches(whole.vision_model)[""],
+        }
         calls["llama4"] = lambda whole: tokens(whole.language_model.model)
         found = calls.get(self.kind, image if self.kind == "clip_vision_model" else tokens)(model)
         return {part: [each[0].double().numpy() for each in every] for part, every in found.items()}
@@ -299,12 +299,33 @@ def sound(model: Any) -> States:
     return {"": started(model, model.config.hidden_size, samples, model.encoder.layers)}
 
 
+def column(model: Any) -> States:
+    """DINOv3, on patches that stand below each other: as many as there are rows without its own tokens."""
+    config = model.config
+    rows = len(IDS) - 1 - config.num_register_tokens
+    pixels = torch.zeros(1, config.num_channels, rows * config.patch_size, config.patch_size)
+    return {"": started(model, config.hidden_size, pixels.double())}
+
+
+def patches(model: Any) -> States:
+    """SigLIP 2, on so many patches."""
+    config = model.config
+    count = len(IDS)
+    values = torch.zeros(1, count, config.num_channels * config.patch_size**2)
+    shape = torch.tensor([[count, 1]])
+    mask = torch.ones(1, count, dtype=torch.long)
+    more = {"pixel_attention_mask": mask, "spatial_shapes": shape}
+    return {"": started(model, config.hidden_size, values.double(), **more)}
+
+
 def pair(model: Any) -> States:
     """CLIP."""
     return {"": tokens(model.text_model)[""], "vision": image(model.vision_model)[""]}
 
 
-def started(model: Any, width: int, inputs: torch.Tensor, layers: Any = None) -> list[torch.Tensor]:
+def started(
+    model: Any, width: int, inputs: torch.Tensor, layers: Any = None, **more: torch.Tensor
+) -> list[torch.Tensor]:
     """The hidden states of a stack of layers that begins from a drawn one instead of these inputs."""
     start = torch.tensor(start_of(width))[None]
     if layers is None:
@@ -314,7 +335,7 @@ def started(model: Any, width: int, inputs: torch.Tensor, layers: Any = None) ->
         return ((start, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": start})
 
     layers[0].register_forward_pre_hook(replaced, with_kwargs=True)
-    out = model(inputs, output_hidden_states=True)
+    out = model(inputs, **more, output_hidden_states=True)
     return [start, *out.hidden_states[1:-1], out.last_hidden_state]
 
 

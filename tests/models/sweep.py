@@ -22,6 +22,7 @@ from attnctl.models.families import FAMILIES
 from attnctl.models.family import Stack
 from attnctl.models.forward import embed_ids, final_norm, states
 from attnctl.models.source import open_model
+from attnctl.record.picture import PatchGrid
 
 FROZEN = Path(__file__).parent / "sweep.json.gz"
 IDS, DECODER_IDS = [5, 9, 17, 3, 9, 22, 11], [4, 8, 15, 16, 23]
@@ -122,6 +123,7 @@ def hidden_states(folder: Path, kind: str) -> dict[str, list[np.ndarray]]:
             start = embed_ids(model, DECODER_IDS if d.crosses else IDS, segments)
         else:
             start = start_of(d["width"])
+            model.grid = PatchGrid(len(IDS) - 1 - int(d["registers"]), 1)  # as `make_sweep.column` has it
         every = [hidden for _, hidden in states(model, start, found[""][-1] if d.crosses else None)]
         found[part] = [*every[:-1], final_norm(model, every[-1])]
     return found

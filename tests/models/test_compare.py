@@ -115,7 +115,7 @@ def test_the_command_says_what_differs(tmp_path, capsysbinary):
     [
         (["--model", BASE, "--ids", "3"], "1 model; two are compared"),
         (["--model", BASE, "--model", BASE], "one text is asked of both models"),
-        (["--model", BASE, "--model", BASE, "--ids", "3", "-o", "d.html"], "is written as .json"),
+        (["--model", BASE, "--model", BASE, "--ids", "3", "-o", "d.csv"], "no format for the suffix"),
         (["--model", BASE, "--model", BASE, "--ids", "3", "--step", "Q"], "compares dumps"),
         (["--ids", "3"], "only models take ids"),
         ([], "missing: A and B"),
@@ -124,3 +124,24 @@ def test_the_command_says_what_differs(tmp_path, capsysbinary):
 def test_what_does_not_go_with_models_is_refused(capsysbinary, words, message):
     assert program(["diff", *words]) == 2
     assert message in capsysbinary.readouterr().err.decode()
+
+
+def test_two_models_have_a_page_and_a_picture(tmp_path, monkeypatch):
+    def change(weights):
+        weights[2 * 6 : 3 * 6] *= 1.5
+
+    other, _ = changed(tmp_path / "other", Q, change)
+    monkeypatch.chdir(tmp_path)
+    given = ["diff", "--ids", "3,5,9,4", "--model", BASE, "--model", other]
+    assert program([*given, "-o", "d.html", "-o", "d.svg", "-o", "d.json"]) == 1
+    page = (tmp_path / "d.html").read_text()
+    assert "The first tensor that differs: layer 1: self_attn.q_proj.weight. Layer 1 has moved most" in page
+    assert "head 2 of its heads" in page
+    assert "<script" not in page
+    found = json.loads((tmp_path / "d.json").read_text())
+    assert [layer["next_divergence"] > 0 for layer in found["layers"]] == [False, True]
+    assert found["layers"][-1]["next_divergence"] == pytest.approx(found["divergence"][-1], rel=1e-4)
+    assert (tmp_path / "d.svg").read_text().count("layer 1") >= 2
+
+    assert program(["diff", "--ids", "3,5", "--model", BASE, "--model", BASE, "-o", "same.html"]) == 0
+    assert "The same weights, and the same logits." in (tmp_path / "same.html").read_text()

@@ -14,10 +14,12 @@ from checkpoints import NAMES, ROOT, expected_of, folder_of
 from sweep import write_tensors
 from tiny import EVERY_CASE, UNFROZEN, example_of
 
+from attnctl.math.axes import rearrange
 from attnctl.models.attention import prepare_attention
 from attnctl.models.description import describe
 from attnctl.models.families import FAMILIES
 from attnctl.models.forward import embed_ids, final_norm, states
+from attnctl.models.images import pixels_given, takes_images
 from attnctl.models.network import route
 from attnctl.models.source import open_model
 
@@ -103,12 +105,24 @@ def parts_compared(folder, expected, part, memory=None):
 
 
 def first(model, expected, start):
-    """What comes into layer 0: from ids where there are any, else as it is recorded."""
+    """What comes into layer 0: from pixels or ids where there are any, else as it is recorded."""
     ids = expected.get(f"{start}input_ids")
+    if takes_images(model):
+        return pixels_given(model, pixels_of(model, expected))
     if ids is None or "embed" not in model.description.stack.outer:
         return expected[f"{start}hidden_0"]
     segments = expected.get("token_type_ids")
     return embed_ids(model, ids.tolist(), None if segments is None else segments.tolist())
+
+
+def pixels_of(model, expected):
+    """The picture of a case; SigLIP 2 is given its patches, a row each."""
+    pixels = expected["pixel_values"]
+    if pixels.ndim == 3:
+        return pixels
+    rows, columns = expected["spatial_shapes"]
+    side = model.description["patch"]
+    return rearrange(pixels, "(h w) (p q c) -> c (h p) (w q)", h=rows, w=columns, p=side, q=side)
 
 
 def test_experts_stand_each_by_itself_or_all_in_one_tensor(tmp_path):

@@ -17,7 +17,7 @@ from attnctl.formats import write, write_all
 from attnctl.store import files
 from attnctl.store.files import write_text
 from attnctl.store.json_file import write_json
-from attnctl.store.source import read_one
+from attnctl.store.source import read, read_one
 
 SUFFIXES = ["json", "jsonl", "npz", "safetensors", "csv", "md"]
 OLD = b"what was there before"
@@ -39,7 +39,7 @@ def test_an_unknown_suffix_is_refused_with_the_known_ones(name, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+@pytest.mark.parametrize("suffix", ["safetensors"])
 @pytest.mark.parametrize("count", [0, 2])
 def test_a_file_of_one_trace_takes_no_other_number(suffix, count, tmp_path):
     with pytest.raises(AttnError, match=rf"\.{suffix} holds one trace, not {count}"):
@@ -48,8 +48,18 @@ def test_a_file_of_one_trace_takes_no_other_number(suffix, count, tmp_path):
 
 def test_a_suffix_that_does_not_fit_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(AttnError, match="holds one trace, not 2"):
-        write_all([typed()] * 2, [tmp_path / "a.json", tmp_path / "a.npz"])
+        write_all([typed()] * 2, [tmp_path / "a.json", tmp_path / "a.safetensors"])
     assert not list(tmp_path.iterdir())
+
+
+def test_an_npz_holds_several_traces_in_folders(tmp_path):
+    traces = [typed(), carried_out()]
+    write(traces, tmp_path / "a.npz")
+    found = read(str(tmp_path / "a.npz"))
+    assert [trace.steps for trace in found] == [trace.steps for trace in traces]
+    assert [trace.tokens for trace in found] == [trace.tokens for trace in traces]
+    for ours, theirs in zip(traces, found, strict=True):
+        assert all(np.array_equal(ours[name], theirs[name], equal_nan=True) for name in ours)
 
 
 def test_several_files_at_once(tmp_path):

@@ -203,6 +203,7 @@ class View:
     log: bool = False
     without_first: bool = False
     cell: tuple[str, Index] | None = None  # the step, and the cell of it, that a page opens at
+    query: str | None = None  # of a picture: the token whose weights are laid over it
 
 
 def steps_of(trace: Trace, view: View) -> list[Step]:

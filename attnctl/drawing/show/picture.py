@@ -15,6 +15,7 @@ from attnctl.drawing.screen.grid import Panel
 from attnctl.drawing.screen.text import visible
 from attnctl.drawing.show import View, count_heads, formula_of, load_sheet, shape_of, sheet_of
 from attnctl.drawing.show.headline import facts
+from attnctl.drawing.show.overlay import has_picture, overlay_picture
 from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS, result_in, shares_in
 from attnctl.record import Trace
@@ -30,6 +31,8 @@ USUAL = View(precision=2)  # attention weights, or what there is instead; `brief
 
 def picture_of(traces: Sequence[Trace], view: View = USUAL) -> Picture:
     """The plots of traces, a model's layers in one grid. Raises AttnError for a missing step or head."""
+    if has_picture(traces, view):
+        return overlay_picture(traces, view)
     if len(traces) > MOST_TRACES and not are_layers(traces):
         instead = "pick one with --trace, or write .html"
         raise AttnError(f"{len(traces)} sentences: a picture holds {MOST_TRACES}; {instead}")

@@ -149,7 +149,7 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "bart": {"": encoders.BART_ENCODER, "decoder": encoders.BART_DECODER},
     "marian": {"": encoders.MARIAN_ENCODER, "decoder": encoders.MARIAN_DECODER},
     **{kind: {"": stack} for kind, stack in speech.SOUNDS.items()},
-    "deit": {"": encoders.VIT},
+    "deit": {"": encoders.DEIT},
     "siglip": {
         "": derive_stack(encoders.SIGLIP_TEXT, section="text_config", within="text_model."),
         "vision": derive_stack(encoders.SIGLIP_VISION, section="vision_config", within="vision_model."),
@@ -163,7 +163,14 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "whisper": {"": encoders.WHISPER_ENCODER, "decoder": encoders.WHISPER_DECODER},
     "vit": {"": encoders.VIT},
     "dinov2": {"": encoders.DINOV2},
-    "dinov2_with_registers": {"": encoders.DINOV2},
+    "dinov2_with_registers": {"": encoders.DINOV2_WITH_REGISTERS},
+    "dinov3_vit": {"": encoders.DINOV3},
+    "siglip_vision_model": {"": encoders.SIGLIP_VISION},
+    "siglip2_vision_model": {"": encoders.SIGLIP2_VISION},
+    "siglip2": {
+        "": derive_stack(encoders.SIGLIP_TEXT, section="text_config", within="text_model."),
+        "vision": derive_stack(encoders.SIGLIP2_VISION, section="vision_config", within="vision_model."),
+    },
     "clip_text_model": {"": encoders.CLIP_TEXT},
     "clip_vision_model": {"": encoders.CLIP_VISION},
     "clip": {
@@ -226,7 +233,6 @@ NEEDS = {
     "keys that an indexer chooses for each query": "deepseek_v32 deepseek_v4 glm_moe_dsa",
     "vectors of distances": "deberta xlnet wav2vec2-conformer",
     "windows beside tokens that all see": "longformer big_bird longt5",
-    "rotary positions of the rows and columns of an image": "dinov3_vit",
     "the difference of two attentions": "diffllama",
 }
 

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from operator import mul
 from typing import Any
 
 from attnctl.models.families.gpt import OPT
 from attnctl.models.families.llama import LLAMA
-from attnctl.models.family import LAYER_NORM, ROPE_BY_TYPE, ROTARY, TYPES, Stack, When, derive_stack, inside
+from attnctl.models.family import (
+    LAYER_NORM,
+    ROPE_BY_TYPE,
+    ROTARY,
+    TYPES,
+    Patches,
+    Stack,
+    When,
+    derive_stack,
+    inside,
+)
 from attnctl.models.keys import (
     COUNT,
     INDEX,
+    SIDE,
     TEXTS,
     Key,
     KeyKind,
@@ -23,6 +35,7 @@ from attnctl.models.keys import (
     real,
     word,
 )
+from attnctl.models.rope import OF_GRID
 
 
 def predict_masked(
@@ -361,6 +374,22 @@ NOMIC_BERT = Stack(
     example={"type_vocab_size": 2, "head_dim": 4},
 )
 
+PATCHES = {
+    "patch": Key(("patch_size",), SIDE, default=16),
+    "image": Key(("image_size",), SIDE, default=224),
+    "channels": count("num_channels", default=3),
+}
+OF_EMBEDDINGS = inside(
+    "embeddings.", patch="patch_embeddings.projection", cls="cls_token", position="position_embeddings"
+)
+OF_VIT = Patches(
+    weight=OF_EMBEDDINGS["patch"],
+    leading=(OF_EMBEDDINGS["cls"],),
+    position=OF_EMBEDDINGS["position"],
+    position_in_batch=True,
+    resize="bicubic",
+)
+
 VIT = Stack(
     layer="encoder.layer.{i}.",
     outer={"final_norm": "layernorm"},
@@ -382,7 +411,12 @@ VIT = Stack(
         "out_bias": True,
         "mlp_bias": True,
         "causal": False,
+        **PATCHES,
     },
+    patches=OF_VIT,
+)
+DEIT = derive_stack(
+    VIT, patches=replace(OF_VIT, leading=(*OF_VIT.leading, "embeddings.distillation_token"))
 )
 
 RATIO = count("hidden_size"), count("mlp_ratio", default=4)
@@ -396,7 +430,11 @@ DINOV2 = derive_stack(
         **inside("layer_scale", attention_scale="1.lambda1!", mlp_scale="2.lambda1!"),
         **inside("mlp.", up="fc1", down="fc2"),
     },
-    settings={"eps": epsilon("layer_norm_eps", 1e-6), "intermediate": from_keys(mul, *RATIO)},
+    settings={
+        "eps": epsilon("layer_norm_eps", 1e-6),
+        "intermediate": from_keys(mul, *RATIO),
+        "patch": Key(("patch_size",), SIDE, default=14),
+    },
     when=(
         When(flag("use_swiglu_ffn"), True, {"act": "silu", "intermediate": TWO_THIRDS}, SWIGLU, ("up",)),
     ),
@@ -405,6 +443,53 @@ DINOV2 = derive_stack(
         *("reshape_hidden_states", "stage_names", "out_features", "out_indices"),
     ),
 )
+
+DINOV2_WITH_REGISTERS = derive_stack(
+    DINOV2,
+    settings={"registers": Key(("num_register_tokens",), INDEX, default=4)},
+    patches=replace(OF_VIT, registers=("embeddings.register_tokens",), antialias=True),
+)
+
+DINOV3 = derive_stack(
+    DINOV2,
+    layer="layer.{i}.",
+    outer={"final_norm": "norm"},
+    inner={
+        **inside("attention.", q="q_proj", k="k_proj", v="v_proj", o="o_proj"),
+        **inside("mlp.", up="up_proj", down="down_proj"),
+    },
+    settings={
+        "eps": epsilon("layer_norm_eps", 1e-5),
+        "intermediate": count("intermediate_size", default=1536),
+        "bias": flag("query_bias", default=True),
+        "k_bias": flag("key_bias", default=False),
+        "v_bias": flag("value_bias", default=True),
+        "out_bias": flag("proj_bias", default=True),
+        "mlp_bias": flag("mlp_bias", default=True),
+        "rotary": True,
+        "rope_kinds": {"default": OF_GRID},
+        "theta": real("rope_theta", default=100.0),
+        "patch": Key(("patch_size",), SIDE, default=16),
+        "registers": Key(("num_register_tokens",), INDEX, default=0),
+    },
+    when=(
+        When(
+            flag("use_gated_mlp"),
+            True,
+            inner=inside("mlp.", gate="gate_proj"),
+        ),
+    ),
+    inert=(
+        *("layerscale_value", "drop_path_rate", "apply_layernorm", "reshape_hidden_states", "stage_names"),
+        *("out_features", "out_indices", "pos_embed_shift", "pos_embed_jitter", "pos_embed_rescale"),
+    ),
+    patches=Patches(
+        weight="embeddings.patch_embeddings",
+        leading=("embeddings.cls_token",),
+        registers=("embeddings.register_tokens",),
+    ),
+)
+"""Rotary positions of rows and columns, which no row of a table says; what shifts them is for training."""
 
 CLIP_VISION = derive_stack(
     VIT,
@@ -424,11 +509,22 @@ CLIP_VISION = derive_stack(
         "eps": epsilon("layer_norm_eps", 1e-5),
         "act": word("hidden_act", default="quick_gelu"),
         "bias": True,
+        "patch": Key(("patch_size",), SIDE, default=32),
     },
+    patches=Patches(
+        weight="embeddings.patch_embedding",
+        has_bias=False,
+        leading=("embeddings.class_embedding",),
+        position="embeddings.position_embedding.weight",
+        norm="pre_layrnorm",
+    ),
 )
+
+NO_PATCHES = dict.fromkeys(("patch", "image"), None) | {"channels": 3}
 
 CLIP_TEXT = derive_stack(
     CLIP_VISION,
+    patches=None,
     outer={
         **inside("embeddings.", embed="token_embedding", position="position_embedding"),
         "final_norm": "final_layer_norm",
@@ -440,6 +536,7 @@ CLIP_TEXT = derive_stack(
         "intermediate": count("intermediate_size", default=2048),
         "longest": count("max_position_embeddings", default=77),
         "causal": True,
+        **NO_PATCHES,
     },
 )
 
@@ -449,14 +546,31 @@ SIGLIP_VISION = derive_stack(
     settings={
         "eps": epsilon("layer_norm_eps", 1e-6),
         "act": word("hidden_act", default="gelu_pytorch_tanh"),
+        "patch": Key(("patch_size",), SIDE, default=16),
     },
     inert=("vision_use_head",),
+    patches=Patches(weight="embeddings.patch_embedding", position="embeddings.position_embedding.weight"),
 )
+
+SIGLIP2_VISION = derive_stack(
+    SIGLIP_VISION,
+    settings={"image": None, "patches": count("num_patches", default=256)},
+    patches=Patches(
+        weight="embeddings.patch_embedding",
+        linear=True,
+        position="embeddings.position_embedding.weight",
+        resize="bilinear",
+        antialias=True,
+        always_resized=True,
+    ),
+)
+"""Pictures of any shape, of no more than so many patches."""
 
 SIGLIP_TEXT = derive_stack(
     CLIP_TEXT,
     settings={
         **SIGLIP_VISION.settings,
+        **NO_PATCHES,
         "vocab": count("vocab_size", default=32000),
         "longest": count("max_position_embeddings", default=64),
     },

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from attnctl.base.errors import AttnError
-from attnctl.base.files import open_input, refuse_os_errors
+from attnctl.base.files import announce_output, open_input, refuse_os_errors
 from attnctl.store.elsewhere import is_address, open_address
 from attnctl.store.files import encode_json, json_text, open_output
 from attnctl.store.json_file import header_of
@@ -41,6 +41,9 @@ def survey_kept(corpus: str, path: str) -> CorpusSurvey:
         require_size(surveyed, path, corpus)
         return surveyed
 
+    # Said before the corpus is read: a file of -o in its place would be written over it in the end.
+    if not is_address(path):
+        announce_output(path, "--survey")
     surveyed = survey_blocks(corpus, block_size(corpus))
     with open_address(path, "wb") if is_address(path) else open_output(path) as stream:
         stream.write(bytes_of(surveyed))

@@ -19,11 +19,21 @@ from attnctl.math.names import WEIGHTS
 from attnctl.record import Trace
 from attnctl.verbs.diff import Difference
 from attnctl.verbs.diff.align import HEAD, Alignment, Pairing, Sides, sides_of
+from attnctl.verbs.models.compare import ModelsDiff
+from attnctl.verbs.models.compared import models_picture
 
 MOST_PAIRS = 64
 
 
-def difference_picture(found: Sequence[Difference]) -> Picture:
+def difference_picture(found: Sequence[Difference | ModelsDiff]) -> Picture:
+    """B − A of dumps; of two models how far their parts have moved."""
+    models = [each for each in found if isinstance(each, ModelsDiff)]
+    if models:
+        return models_picture(models)
+    return dumps_picture([each for each in found if isinstance(each, Difference)])
+
+
+def dumps_picture(found: Sequence[Difference]) -> Picture:
     if len(found) > MOST_PAIRS:
         raise AttnError(f"{len(found)} pairs: a picture holds {MOST_PAIRS}; pick one with --trace")
 

@@ -55,6 +55,8 @@ class Effects:
     direct: dict[str, Any] = field(default_factory=dict)
     by: str = HEAD
     metric: str = DIFFERENCE
+    estimated: bool = False
+    """Whether a gradient says the effects, and no pass for each."""
 
     @property
     def difference(self) -> float:
@@ -103,6 +105,8 @@ class Effects:
             "metric": self.metric,
             "before": self.before,
         }
+        if self.estimated:
+            question["estimated"] = True
         if self.other:
             question["other"] = self.other
         return question

@@ -25,6 +25,7 @@ VERB = Verb(
     views={
         "Effects": "attnctl.verbs.effect.view:effect_lines",
         "MeanEffects": "attnctl.verbs.effect.view:mean_lines",
+        "PathEffects": "attnctl.verbs.effect.view:path_lines",
     },
     function="attnctl.api:effect",
 )

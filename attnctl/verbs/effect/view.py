@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from math import isnan
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
+from attnctl.base.errors import AttnError
 from attnctl.base.words import number_repeats, plural, quote
 from attnctl.drawing.pictures import Plot
 from attnctl.drawing.pictures.draw import Picture, draw, writers
@@ -21,6 +22,7 @@ from attnctl.math import Array
 from attnctl.verbs.effect import Effects
 from attnctl.verbs.effect.metrics import DIFFERENCE, DIVERGENCE, METRICS, metric_words
 from attnctl.verbs.effect.parts import HEAD, LAYER, MEAN, NETWORK, PATCH, POSITION, ZERO
+from attnctl.verbs.effect.paths import PathEffect, PathEffects
 from attnctl.verbs.effect.prompts import MeanEffects
 from attnctl.verbs.models.next import prompt_lines
 
@@ -36,10 +38,15 @@ def effect_lines(found: Effects, screen: Screen) -> Iterator[Element]:
         yield from screen.sentence(text)
 
     yield []
-    yield [(screen.printable(f"{change_words(found.metric)}, {EACH[found.by]} {DONE[found.how]}"), "label")]
+    estimated = ", estimated by the gradient" if found.estimated else ""
+    title = f"{change_words(found.metric)}, {EACH[found.by]} {DONE[found.how]}{estimated}"
+    yield [(screen.printable(title), "label")]
     yield from table_of(found.effect, screen, titles_of(found, screen))
     if found.direct:
         yield from direct_lines(found, screen)
+    if found.estimated:
+        yield []
+        yield [("Those that count, measured: the same command without --attribution", "dim")]
     if found.is_changed and found.by == HEAD:
         layer, head = found.strongest
         yield []
@@ -166,6 +173,36 @@ def mean_findings(found: MeanEffects) -> Iterator[str]:
     )
 
 
+MOST_SHOWN = 20
+"""Paths that a screen shows: the strongest ones."""
+
+
+def path_lines(found: PathEffects, screen: Screen) -> Iterator[Element]:
+    """The metric as it is, then the paths along which it changes most."""
+    asked = found.asked
+    yield from prompt_lines(asked.prompt["tokens"], screen, asked.prompt["at"])
+    yield from screen.sentence(before_words(asked))
+    strongest = found.strongest
+    change = f"{DONE[asked.how]} for {strongest.receiver} alone"
+    yield from screen.sentence(
+        f"Along {strongest.sender} to {strongest.receiver} it changes most: {change}, "
+        f"by {short(strongest.effect, '+')}, to {short(asked.before + strongest.effect)}."
+    )
+
+    in_order = sorted(found.paths, key=lambda path: -abs(path.effect))
+    largest = STRONG * abs(strongest.effect)
+    rows: list[list[Span]] = []
+    for path in in_order[:MOST_SHOWN]:
+        row: list[Span] = [(path.sender, ""), (path.receiver, "")]
+        rows.append([*row, effect_cell(path.effect, largest, screen)])
+    yield []
+    yield from column_blocks(screen, ["from", "to", change_words(asked.metric)], rows, frozenset({0, 1}))
+    if len(in_order) > MOST_SHOWN:
+        yield [
+            (screen.printable(f"… and {len(in_order) - MOST_SHOWN} more; -o effect.csv has them"), "dim")
+        ]
+
+
 def table_of(
     effect: Array, screen: Screen, titles: Sequence[str] | None = None, sign: str = "+"
 ) -> Iterator[Element]:
@@ -205,8 +242,19 @@ def direct_lines(found: Effects, screen: Screen) -> Iterator[Element]:
     yield [(screen.printable(f"embeddings {embeddings}, biases {biases}; {total}"), "")]
 
 
-def write_csv(found: Sequence[Effects | MeanEffects], stream: TextIO) -> None:
+def write_csv(found: Sequence[Effects | MeanEffects | PathEffects], stream: TextIO) -> None:
     rows = csv.writer(stream, lineterminator="\n")
+    if isinstance(found[0], PathEffects):
+        rows.writerow(PathEffect._fields)
+        for paths in found:
+            assert isinstance(paths, PathEffects)
+            rows.writerows(paths.paths)
+        return
+
+    write_effects(found, rows)
+
+
+def write_effects(found: Sequence[Any], rows: Any) -> None:
     part = "position" if found[0].by == POSITION else "head"
     columns = ["layer", part, "effect"] if found[0].by in {HEAD, POSITION} else ["layer", "effect"]
     if any(effects.direct for effects in found):
@@ -228,9 +276,15 @@ def write_csv(found: Sequence[Effects | MeanEffects], stream: TextIO) -> None:
 ACROSS = {HEAD: "heads across", POSITION: "positions across"}
 
 
-def effect_picture(found: Sequence[Effects | MeanEffects]) -> Picture:
-    plots = [plot_of(effects) for effects in found]
-    return draw(plots, f"What {EACH[found[0].by]} does to the next token")
+def effect_picture(found: Sequence[Effects | MeanEffects | PathEffects]) -> Picture:
+    plots: list[Plot] = []
+    title = ""
+    for effects in found:
+        if isinstance(effects, PathEffects):
+            raise AttnError("a picture is of layers and heads; of paths give .json or .csv")
+        plots.append(plot_of(effects))
+        title = f"What {EACH[effects.by]} does to the next token"
+    return draw(plots, title)
 
 
 def plot_of(effects: Effects | MeanEffects) -> Plot:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -10,13 +10,23 @@ from typing import NamedTuple
 import numpy as np
 
 from attnctl.base.errors import AttnError
+from attnctl.base.words import quote
 from attnctl.base.workers import Engine, call_each
 from attnctl.inputs.config.settings import Settings
 from attnctl.math import Array, Progress
 from attnctl.models.forward import attend_plainly, through
 from attnctl.models.next import Pass, begin_pass
 from attnctl.models.run import ModelInput
-from attnctl.verbs.effect import Effects, difference_at, effects_of_layer
+from attnctl.verbs.effect import (
+    Effects,
+    begin_effects,
+    difference_at,
+    effects_of_layer,
+    likeliest_pair,
+    read_pair,
+)
+from attnctl.verbs.effect.metrics import DIFFERENCE, METRICS
+from attnctl.verbs.effect.parts import BY, MEAN, PATCH, ZERO
 
 SAME = 1e-3
 """The part of a logit that other processors, which add in another order, may put a difference off."""
@@ -33,6 +43,35 @@ class Prompt(NamedTuple):
 
     def begin(self) -> Pass:
         return begin_pass(self.model, ModelInput(self.text, self.ids), IN_FLOAT32)
+
+
+class EffectQuestion(NamedTuple):
+    """A prompt by its name and on its way through the model, and the same of one to patch from."""
+
+    asked: Prompt
+    own: Pass
+    patched: Prompt | None
+    other: Pass | None
+
+    def begin(
+        self, between: Sequence[str | int] | None, *, mean: bool, by: str, at: int | None, metric: str
+    ) -> Effects:
+        """The question, nothing measured yet. Raises AttnError for what it cannot be."""
+        refuse_unknown(by, metric)
+        if between is None and metric == DIFFERENCE:
+            raise AttnError("between: missing; give the two tokens whose logits are compared")
+        pair = likeliest_pair(self.own, at) if between is None else read_pair(self.own, between)
+        how = MEAN if mean else ZERO
+        if self.other is not None:
+            how = PATCH
+        return begin_effects(self.own, pair, how, self.other, by=by, metric=metric, at=at)
+
+
+def refuse_unknown(by: str, metric: str) -> None:
+    """Refuse words that name no part and no metric."""
+    for name, value, known in (("by", by, BY), ("metric", metric, tuple(METRICS))):
+        if value not in known:
+            raise AttnError(f"{name}: {quote(str(value))} is not one of {', '.join(known)}")
 
 
 class LayerTask(NamedTuple):

@@ -13,8 +13,14 @@ VERB = Verb(
     formats={
         "model": (FOUND_JSON, page("attnctl.pages.tables:write_model")),
         "model --lens": (FOUND_JSON, *pictures_by("attnctl.verbs.models.next")),
+        "model --follow": (
+            FOUND_JSON,
+            *pictures_by("attnctl.verbs.models.followed"),
+            page("attnctl.pages.models:write_followed"),
+        ),
     },
     views={
+        "Followed": "attnctl.verbs.models.follow:follow_lines",
         "Lens": "attnctl.verbs.models.next:lens_lines",
     },
 )

@@ -64,6 +64,8 @@ class LayerDiff:
     cosine: float
     """Of the rows that leave the layer, the mean over positions."""
     last_cosine: float
+    next_divergence: float
+    """Kullback–Leibler of the token after the last position, were this the last layer, in nats."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ def vars_of(layer: LayerDiff) -> Iterator[tuple[str, Any]]:
     yield "heads", list(layer.heads)
     yield "cosine", layer.cosine
     yield "last_cosine", layer.last_cosine
+    yield "next_divergence", layer.next_divergence
 
 
 MOST_NAMED = 3
@@ -121,19 +124,20 @@ def compare_models(a: str, b: str, given: ModelInput, moved: Progress | None = N
     first, second = (begin_pass(name, given, settings) for name in (a, b))
     refuse_unlike(first, second)
     models = (first.runner.model, second.runner.model)
+    passes = (first, second)
 
     count = len(models[0].description.layers)
     found: list[LayerDiff] = []
     rows: tuple[Array, Array] | None = None
     in_step = pairwise(zip(first.states(), second.states(), strict=True))
     for index, (_, leaving) in enumerate(in_step):
-        found.append(compare_layer(models, index, leaving))
+        found.append(compare_layer(passes, index, leaving))
         rows = leaving
         if moved:
             moved(index + 1, count)
 
     assert rows is not None
-    logits = [logits_of(each, row) for each, row in zip((first, second), rows, strict=True)]
+    logits = [logits_of(each, row) for each, row in zip(passes, rows, strict=True)]
     outside = outside_of_layers(models)
     return ModelsDiff(
         a=a,
@@ -166,7 +170,9 @@ def refuse_unlike(first: Pass, second: Pass) -> None:
 # --- weights ---
 
 
-def compare_layer(models: tuple[Model, Model], index: int, leaving: tuple[Array, Array]) -> LayerDiff:
+def compare_layer(passes: tuple[Pass, Pass], index: int, leaving: tuple[Array, Array]) -> LayerDiff:
+    first, second = passes
+    models = (first.runner.model, second.runner.model)
     shares: dict[str, float] = {}
     total = Squares()
     for name, change in tensors_of_layer(models, index):
@@ -175,6 +181,8 @@ def compare_layer(models: tuple[Model, Model], index: int, leaving: tuple[Array,
             shares[name] = change.share
 
     cosines = cosine_of_rows(*leaving)
+    last = [logits_of(each, rows[-1:]) for each, rows in zip(passes, leaving, strict=True)]
+    (nats,) = divergences(*last)
     return LayerDiff(
         layer=index,
         weights=total.share,
@@ -182,6 +190,7 @@ def compare_layer(models: tuple[Model, Model], index: int, leaving: tuple[Array,
         heads=heads_of(models, index),
         cosine=float(cosines.mean()),
         last_cosine=float(cosines[-1]),
+        next_divergence=nats,
     )
 
 
