@@ -1,8 +1,9 @@
 """What rounding may do to the answer of a case is found once for all kernels that are given the case.
 
-Most tests of `conform` hold another kernel to the same cases, and a third of their time went into carrying
-these out with random rounding, again and again. What is kept is a value: it follows from the derivation, the
-arrays that it begins with and the type, which together are its key, so that no test sees another's numbers.
+Most tests of `conform` hold another kernel to the same cases, and a third of their time went into
+carrying these out with random rounding, again and again. What is kept is a value: it follows from the
+derivation, the arrays that it begins with and the type, which together are its key: no test sees
+another's numbers.
 """
 
 from collections import OrderedDict

@@ -272,16 +272,17 @@ def test_a_header_is_as_long_as_it_is_read(tmp_path, monkeypatch, longest):
     assert len(read(tmp_path / "c.npz")) == 1
 
 
-def test_any_zip_reads_it(tmp_path):
+@pytest.mark.parametrize("calls", [20, pytest.param(40_000, marks=pytest.mark.slow)])
+def test_any_zip_reads_it(tmp_path, calls):
     """Its directory is one that zipfile takes, with more members than fit into 16 bits, too."""
     file = CaptureFile(str(tmp_path / "c.npz"))
     one = {"Q": np.float32(1.0)}
-    for number in range(40_000):
+    for number in range(calls):
         file.add(number, {"Q": np.asarray(one["Q"])}, {"number": number})
     file.close()
     with zipfile.ZipFile(tmp_path / "c.npz") as archive:
-        assert len(archive.namelist()) == 80_000
-        assert archive.namelist()[-1] == "39999/attnctl.json.npy"
+        assert len(archive.namelist()) == 2 * calls
+        assert archive.namelist()[-1] == f"{calls - 1}/attnctl.json.npy"
         assert archive.testzip() is None
 
 

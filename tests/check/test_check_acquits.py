@@ -125,6 +125,7 @@ MEANT_NOT = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("asked", MEANT_NOT.values(), ids=MEANT_NOT)
 def test_an_option_without_which_all_agrees_is_said_beside_the_mistake(asked):
     q, k, v = draw((2, 6, 4), (2, 6, 4), (2, 6, 4))
