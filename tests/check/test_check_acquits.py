@@ -79,7 +79,7 @@ def test_a_step_that_nothing_asks_for_and_what_follows_comes_of_is_fine():
     assert report.agrees is True
 
 
-@pytest.mark.sample(3, "fill")
+@pytest.mark.sample(6, "fill")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("fill", [-15.0, -20.0, -40.0])
 @pytest.mark.parametrize("size", [6, 48])
