@@ -52,7 +52,7 @@ TWICE_WRONG = written(axis=0, scale=""), written(scale=" / Q.shape[-1] ** 0.5")
 
 
 @pytest.mark.usefixtures("in_process")
-@pytest.mark.sample(3)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("wrong", "right"),
     [*MENDED.values(), pytest.param(*TWICE_WRONG, marks=pytest.mark.slow)],

@@ -65,6 +65,7 @@ def test_one_rule_of_two_that_goes_by_places_is_wrong():
     assert found.agrees is False
 
 
+@pytest.mark.slow
 def test_declared_places_are_held(tmp_path):
     claims = tmp_path / "claims.yaml"
     claims.write_text("conventions: {rules go by: 'positions of queries, places of keys'}")

@@ -48,7 +48,7 @@ def test_right_ones_are_not_accused(kernel, dtype, conventions):
     assert conventions.items() <= found.conventions.items()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("kernel", "mistake"), WRONG_STORED)
 def test_wrong_scales_are_found(kernel, mistake):
     found = attnctl.conform(
