@@ -472,7 +472,7 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     """
     from attnctl.base.workers import ENGINE
     from attnctl.verbs.corpus import SHARD, WHOLE
-    from attnctl.verbs.corpus.run import measure_into, open_sources
+    from attnctl.verbs.corpus.run import measure_into, open_work
 
     asked_for = settings is not None or any(option is not None for option in options.values())
     if model is not None and asked_for:
@@ -486,7 +486,7 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     asked, folder = choose_settings(settings, options), None if model is None else fspath(model)
     how = {"pairs": pairs, "skip_bad": skip_bad, "in_blocks": on is not None}
     kept = None if survey is None else fspath(survey)
-    work = open_sources(source, folder, asked, given.get("shard", WHOLE), survey=kept, **how)
+    work = open_work(source, folder, asked, given.get("shard", WHOLE), survey=kept, **how)
     return measure_into(work, [] if save is None else [fspath(save)], progress, given.get("on"))
 
 

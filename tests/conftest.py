@@ -20,6 +20,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import command_line
 import generated
+import kept_scatters
 import pytest
 import warm
 from command_line import working_in
@@ -154,6 +155,12 @@ def own_data(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("data"))
     with mock.patch.dict(os.environ, {"XDG_DATA_HOME": folder, "XDG_STATE_HOME": folder}):
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kept_scatters():
+    with kept_scatters.keep():
+        yield
 
 
 @pytest.fixture(scope="session")

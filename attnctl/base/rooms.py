@@ -98,7 +98,7 @@ def formats_of(command: str) -> Formats:
     """The formats of what a command finds, like those of "stats" or of "exercise make"."""
     verb = find_verb(command.partition(" ")[0])
     assert verb is not None
-    return verb.formats[command]
+    return verb.formats.get(command, ())
 
 
 def view_of(kind: str) -> str | None:

@@ -16,7 +16,7 @@ from attnctl.inputs.config.flags import settings_from
 from attnctl.inputs.config.settings import Settings
 from attnctl.verbs.corpus import SHARD, WHOLE, Shard
 from attnctl.verbs.corpus.part import CorpusPart, may_be_there, report_of, write_part
-from attnctl.verbs.corpus.run import Work, open_sources, saving
+from attnctl.verbs.corpus.run import Work, open_work, saving
 from attnctl.verbs.stats.view import part_headline, skipped_lines
 
 GROUP = {
@@ -71,7 +71,7 @@ def run(  # noqa: PLR0913  (options, and groups of them)
         from attnctl.models.source import join_name
 
         model = join_name(model, adapter)
-    work = open_sources(
+    work = open_work(
         corpus,
         model,
         settings_from(config, flags) if config or flags else Settings(),

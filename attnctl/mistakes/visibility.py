@@ -188,7 +188,8 @@ class Reach(NamedTuple):
 def reaching_some(axis: str, at: int, name: str) -> Plants:
     """Plants a mask that reaches one along this axis only, or all but one."""
 
-    def ways(case: WrongStep) -> list[Reach]:
+    def reaches(case: WrongStep) -> list[Reach]:
+        """The first few along the axis, each reached alone, and left out alone."""
         size = case.size(axis) or 1
         if size == 1:
             return []
@@ -204,7 +205,7 @@ def reaching_some(axis: str, at: int, name: str) -> Plants:
     def say(way: Reach) -> str:
         return f"only {name} {way.which}" if way.alone else f"every {name} but {way.which}"
 
-    return HIDE.best(make, ways, say)
+    return HIDE.best(make, reaches, say)
 
 
 # --- padding ---

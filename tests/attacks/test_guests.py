@@ -108,7 +108,7 @@ VERBS = {
 }
 
 
-@pytest.mark.sample(30)
+@pytest.mark.sample(75)
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("kind", SCALES)
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)

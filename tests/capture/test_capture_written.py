@@ -1,11 +1,12 @@
 """Attention that is written out in modules: what the scores show, and programs of torch that have it."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
 
-from attnctl.verbs.capture.written import UnclearError, explain_scores
+from attnctl.verbs.capture.written import UnclearError, explain_scores, place_of
 
 D = 8
 UNIT = 2.0**-23
@@ -49,6 +50,40 @@ def test_scores_show_what_was_done_to_them(scores, scale, has_bias, has_mask):
 def test_what_could_be_anything_is_no_bias(scores):
     with pytest.raises(UnclearError, match="more than a multiple"):
         explain_scores(PRODUCT[: len(scores)], scores, D, UNIT)
+
+
+def takes_three(query, key, value):
+    return sys._getframe()
+
+
+def takes_two_by_name(query, *, key=0, value=0):
+    return sys._getframe()
+
+
+def takes_two_of_them(query, key):
+    value = query
+    return sys._getframe() if value is query else None
+
+
+def takes_one_and_names_the_others(x):
+    query = key = value = x
+    return sys._getframe() if query is key is value else None
+
+
+OF_FRAMES = {
+    takes_three: True,
+    takes_two_by_name: True,
+    takes_two_of_them: False,
+    takes_one_and_names_the_others: False,
+}
+
+
+@pytest.mark.parametrize(
+    ("function", "takes_heads"), OF_FRAMES.items(), ids=lambda x: getattr(x, "__name__", "")
+)
+def test_a_function_takes_heads_where_its_parameters_are_q_k_and_v(function, takes_heads):
+    frame = function(*[0] * function.__code__.co_argcount, **dict.fromkeys(function.__kwdefaults__ or ()))
+    assert place_of(frame, "here", "").takes_heads is takes_heads
 
 
 # --- programs ---

@@ -79,7 +79,7 @@ def test_a_step_that_nothing_asks_for_and_what_follows_comes_of_is_fine():
     assert report.agrees is True
 
 
-@pytest.mark.sample(3, "fill")
+@pytest.mark.sample(6, "fill")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("fill", [-15.0, -20.0, -40.0])
 @pytest.mark.parametrize("size", [6, 48])
@@ -125,6 +125,7 @@ MEANT_NOT = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("asked", MEANT_NOT.values(), ids=MEANT_NOT)
 def test_an_option_without_which_all_agrees_is_said_beside_the_mistake(asked):
     q, k, v = draw((2, 6, 4), (2, 6, 4), (2, 6, 4))

@@ -92,6 +92,7 @@ def made_over_queries(name):
     return {key: array for key, array in arrays.items() if key in {*own.INPUTS, "output"}}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["softmax-over-queries", "weights-transposed"])
 @pytest.mark.parametrize("changed", [0, 16])
 def test_what_sums_over_queries_has_to_fit_the_last_of_them(large, name, changed):
@@ -163,7 +164,7 @@ def test_ways_to_round_share_what_stands_before_them():
     assert "head_outputs" not in kept
 
 
-@pytest.mark.sample(3, "n")
+@pytest.mark.sample(6, "n")
 @pytest.mark.parametrize("n", [24, 64, 320])
 @pytest.mark.parametrize(
     ("mistake", "words"),

@@ -243,7 +243,7 @@ def overflowing():
     return {**arrays, "attention_weights": weights}
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "make", [overflowing, *(lambda kind=kind: beside_a_mask(kind) for kind in (np.float16, np.float32))]
 )

@@ -52,7 +52,7 @@ TWICE_WRONG = written(axis=0, scale=""), written(scale=" / Q.shape[-1] ** 0.5")
 
 
 @pytest.mark.usefixtures("in_process")
-@pytest.mark.sample(3)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("wrong", "right"),
     [*MENDED.values(), pytest.param(*TWICE_WRONG, marks=pytest.mark.slow)],
@@ -127,6 +127,7 @@ AS_WRITTEN = {
 """What is written otherwise, and the encoding."""
 
 
+@pytest.mark.sample(2)
 @pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize(("a", "b", "c", "d", "encoding"), AS_WRITTEN.values(), ids=AS_WRITTEN)
 def test_what_is_not_mended_keeps_its_bytes(call, tmp_path, a, b, c, d, encoding):
@@ -263,7 +264,7 @@ HOMEWORK = sorted((Path(__file__).parent / "homework").glob("*.py"))
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")  # as of 0.5[:, None], which fails when it runs
-@pytest.mark.sample(5)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("path", HOMEWORK, ids=lambda path: path.stem)
 def test_every_change_is_a_program(path):
     text = ProgramText(path.read_text())

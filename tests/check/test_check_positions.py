@@ -21,6 +21,7 @@ def batch(positions):
     return {"Q": q, "K": k, "V": v, **rotated}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["position_ids", "positions"])
 @pytest.mark.parametrize("positions", [LEFT_PADDED, np.array([5, 6, 7, 0, 1, 2])], ids=["batch", "one row"])
 def test_positions_are_read(positions, name):

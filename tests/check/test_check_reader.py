@@ -203,7 +203,7 @@ WITH_TORCH = (
 )
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("what", OF_TORCH)
 def test_what_is_wrong_with_torch_is_shown_where_it_is_made(call, what):
     pytest.importorskip("torch")
@@ -236,6 +236,7 @@ print(jax.vmap(heads, in_axes=(0, None, None, None))(x, *weights).shape)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(("scale", "code"), [("/ 5**0.5", 0), ("* 5**0.5", 1)])
 def test_what_jax_maps_is_judged_member_by_member(call, scale, code):

@@ -75,6 +75,7 @@ WRONG = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("recorded", [False, True], ids=["weights alone", "the bias, too"])
 @pytest.mark.parametrize(("words", "bias"), WRONG.items(), ids=WRONG)
 def test_a_bias_that_is_read_wrongly_is_named(words, bias, recorded):
@@ -136,6 +137,7 @@ SLIPS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("words", "slip"), SLIPS.items(), ids=SLIPS)
 def test_wrong_buckets_are_named(words, slip):
     how, queries = slip

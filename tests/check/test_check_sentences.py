@@ -11,7 +11,7 @@ MISTAKEN = (3, 4)
 """The ends, of five, of the numbers of dumps in which a mistake is made."""
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(26)
 @pytest.mark.parametrize("number", range(DRAWN))
 def test_no_sentence_is_false(number):
     draw = draw_mistake if number % 5 in MISTAKEN else draw_slip

@@ -32,6 +32,7 @@ SIGHTS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("meant", "made", "said"), SIGHTS.values(), ids=SIGHTS)
 def test_the_difference_of_who_sees_whom_is_said(meant, made, said):
     q, k, v = draw((2, N, 8), (2, N, 8), (2, N, 8))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attnctl.base.rooms import formats_of
+from attnctl.base.rooms import all_verbs, formats_of
 
 MODEL = str(Path(__file__).parent.parent / "models" / "checkpoints" / "qwen2")
 
@@ -59,3 +59,8 @@ def test_statistics_as_csv_are_those_of_stdout(dumps):
     assert Path("found.csv").read_text() == printed
     refused = dumps("stats", "a.json", "b.json", "--rollout", "-o", "rolled.csv")
     assert (refused.code, Path("rolled.csv").exists()) == (2, False)
+
+
+@pytest.mark.parametrize("verb", all_verbs().values(), ids=all_verbs())
+def test_a_verb_has_the_formats_that_it_says_and_may_have_none(verb):
+    assert formats_of(verb.name) == verb.formats.get(verb.name, ())

@@ -91,7 +91,7 @@ MISTAKES = {
 WHERE = {"not masked": "causal", "groups not summed": "grouped heads", "no slope": "softcap"}
 
 
-@pytest.mark.sample(24)
+@pytest.mark.sample(36)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_in_a_backward_pass_is_found_by_name(mistake, dtype):

@@ -79,6 +79,7 @@ def test_blocks_of_the_source_are_tested_and_said():
     assert note.startswith("Its source has blocks of 40 (block, test_conform_blocks.py:")
 
 
+@pytest.mark.slow
 def test_those_that_are_said_go_before():
     found = attnctl.conform(online, block_sizes=[64], **ASKED)
     assert not any("blocks of" in note for note in found.notes)

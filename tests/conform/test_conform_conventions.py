@@ -173,7 +173,7 @@ def test_an_output_that_is_laid_out_for_w_o_is_found(given, returned):
     assert found.conventions["layout"] == f"{given}:{returned}"
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize(("layout", "corner", "default"), list(product(LAYOUTS, CORNERS, (None, 1.0))))
 def test_a_causal_mask_that_nobody_asked_for_is_one_finding(layout, corner, default):
     """Everything else is judged with it; said to be meant it is none."""

@@ -350,7 +350,7 @@ def test_numbers_read_as_truth_values_are_wrong_where_their_name_says_that_they_
 # --- names, and types, that do not fit ---
 
 
-@pytest.mark.sample(36)
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("theirs", ["extra", "needed", "nothing", "query"])
 @pytest.mark.parametrize("ours", [*THEIRS, *OPTIONS])
 def test_a_parameter_that_is_said_to_be_anything_is_passed_it_or_refused(theirs, ours):
@@ -391,6 +391,7 @@ def test_a_name_is_of_the_backward_pass_where_the_forward_has_none():
         conform(forward, "attention", names=named, backward=True, framework="jax")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.usefixtures("_unexplained")
 @pytest.mark.parametrize(
     "dtype", ["complex128", "object", "bool", "U32", "S8", "M8[s]", [("a", "f8")]], ids=str

@@ -53,6 +53,7 @@ def test_a_right_one_conforms(more):
     assert {feature.feature for feature in found.features} >= {"documents", "pairs"}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_one_is_named(name):
     found = attnctl.conform(WRONG[name], features=["documents"], **ASKED)

@@ -108,7 +108,7 @@ def conform(tmp_path, monkeypatch, call):
     return run
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("text", RIGHT_ONES.values(), ids=RIGHT_ONES)
 def test_a_right_kernel_is_right_whatever_else_it_does(conform, text):
     done = conform(text)

@@ -114,6 +114,7 @@ KINDS = {
 """A call's arrays, its options, what a target must have for it, and what the target is then called with."""
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("arrays", "options", "needs", "passed"), KINDS.values(), ids=KINDS)
 def test_a_captured_call_is_made_again_as_it_was(arrays, options, needs, passed):
     calls = []

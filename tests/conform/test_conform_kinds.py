@@ -95,7 +95,7 @@ KINDS = {
 }
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_is_named(kind):
     found = attnctl.conform(of_weights(KINDS[kind]), quick=True, dtypes=["float32"], features=["attention"])
@@ -104,7 +104,7 @@ def test_a_kind_is_named(kind):
     assert kind in attention.failure.explanation
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
 @pytest.mark.parametrize("kind", ["squared ReLU of the scores", "φ = ELU + 1", "sparsemax of the scores"])
 def test_a_kind_is_named_in_every_type(kind, dtype):

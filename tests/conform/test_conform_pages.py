@@ -105,6 +105,7 @@ RIGHT = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kernel", RIGHT.values(), ids=RIGHT)
 def test_a_right_one_conforms(kernel):
     found = attnctl.conform(kernel, features=["attention", "pages", "causal", "pairs", "lengths"], **ASKED)
@@ -112,6 +113,7 @@ def test_a_right_one_conforms(kernel):
     assert {feature.feature for feature in found.features if not feature.skipped} >= {"pages", "causal"}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("name", "kernel"), WRONG.values(), ids=WRONG)
 def test_a_wrong_one_is_named(name, kernel):
     found = attnctl.conform(kernel, features=["pages"], **ASKED)
@@ -150,6 +152,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("kernel", "said"), OTHERS.values(), ids=OTHERS)
 def test_what_is_otherwise_is_found_out_and_said(kernel, said):
     found = attnctl.conform(kernel, features=FEATURES, **ASKED)
@@ -171,6 +174,7 @@ def test_tables_that_name_no_page_are_handed_to_those_that_take_them():
     assert min(seen) == -1
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("convention", "kernel"),
     [("page table beyond a length", reads_whole_table), ("pages", heads_before_slots)],
@@ -183,6 +187,7 @@ def test_what_is_declared_is_held_to(convention, kernel, tmp_path):
     assert not found.agrees
 
 
+@pytest.mark.slow
 def test_minus_one_that_is_read_as_the_last_page_is_wrong():
     """Pages behind the length are read: −1 is the last one to Python."""
 

@@ -25,6 +25,7 @@ def test_each_token_is_turned_by_its_position():
     assert found.conventions.get("rules go by") is None
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("read", WRONG_POSITIONS)
 def test_other_positions_are_found(read):
     found = conform(WRONG_POSITIONS[read], "attention", "positions", always=TURNED)
@@ -64,6 +65,7 @@ def test_one_rule_of_two_that_goes_by_places_is_wrong():
     assert found.agrees is False
 
 
+@pytest.mark.slow
 def test_declared_places_are_held(tmp_path):
     claims = tmp_path / "claims.yaml"
     claims.write_text("conventions: {rules go by: 'positions of queries, places of keys'}")

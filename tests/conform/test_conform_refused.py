@@ -101,6 +101,7 @@ def attention(q, k, v, causal=False, scale=None):
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("when", "starts"), [("True", 3), ("causal", 12)])
 def test_three_deaths_in_a_row_end_it(tmp_path, when, starts):
     """A process is begun again for the next call; where it answers some in between it goes on."""

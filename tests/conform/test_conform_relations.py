@@ -67,7 +67,7 @@ def test_what_may_be_rounding_is_said_and_not_accused(kernels):
     assert any("other queries moved" in note for note in found.notes)
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 @pytest.mark.parametrize(
     "right", [right for right in RIGHT if not right.options], ids=lambda right: right.name

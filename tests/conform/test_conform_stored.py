@@ -40,7 +40,7 @@ def test_numbers_are_rounded_as_ml_dtypes_rounds_them(dtype):
     np.testing.assert_array_equal(round_in(dtype, numbers), theirs)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("kernel", "dtype", "conventions"), RIGHT_STORED)
 def test_right_ones_are_not_accused(kernel, dtype, conventions):
     found = attnctl.conform(kernel, quick=True, dtypes=[dtype])
@@ -48,6 +48,7 @@ def test_right_ones_are_not_accused(kernel, dtype, conventions):
     assert conventions.items() <= found.conventions.items()
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("kernel", "mistake"), WRONG_STORED)
 def test_wrong_scales_are_found(kernel, mistake):
     found = attnctl.conform(
@@ -68,6 +69,7 @@ def test_the_verdict_says_what_is_stored():
     assert "K, V and caches are stored in int8, beside Q in bfloat16." in found.notes
 
 
+@pytest.mark.slow
 def test_weights_may_be_rounded_to_eight_bits_and_scores_may_not():
     torch = pytest.importorskip("torch")
 
@@ -100,6 +102,7 @@ def test_weights_may_be_rounded_to_eight_bits_and_scores_may_not():
     assert attnctl.conform(of_scores, **how).agrees is False
 
 
+@pytest.mark.slow
 def test_jax_is_handed_its_own_types():
     jnp = pytest.importorskip("jax.numpy")
     types = set()

@@ -30,7 +30,7 @@ def conform(kernel, *features, **more):
     return attnctl.conform(kernel, quick=True, dtypes=TYPES, features=features, **more)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(6)
 @pytest.mark.usefixtures("_unexplained")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_found_in_the_feature_that_it_is_of(fault):
@@ -90,7 +90,7 @@ def test_sizes_of_blocks_are_read(call, tmp_path):
     assert "block-sizes" in refused.err
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("kernel", ODD)
 def test_a_right_one_with_an_odd_convention_is_not_accused(kernel):
     found = conform(ODD[kernel])
@@ -130,6 +130,7 @@ def mask_as_it_is(q, k, v, mask=None, past_key=None, past_value=None):
     return serving.attend(serving.begin(q, k, v, past=0, first=0, asked={"mask": mask})).astype(q.dtype)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("kernel", "agrees"), [(mask_read_as_a_prefix, False), (mask_as_it_is, True)])
 def test_trees_of_guesses(kernel, agrees):
     found = conform(kernel, "decode")

@@ -11,7 +11,7 @@ from corpora import model_in
 import attnctl
 from attnctl.verbs.corpus import Shard
 from attnctl.verbs.corpus import run as room
-from attnctl.verbs.corpus.run import measure_into, open_sources
+from attnctl.verbs.corpus.run import measure_into, open_work
 from attnctl.verbs.corpus.sources import DrawnAttention
 from attnctl.verbs.stats.tally import SkippedLines
 from attnctl.verbs.stats.view import skipped_lines
@@ -172,19 +172,19 @@ def test_weights_that_are_none_are_left_out_alone(tmp_path, monkeypatch):
                 yield wrong, sentences
 
     monkeypatch.setattr(room, "DrawnAttention", Broken)
-    part = measure_into(open_sources(str(path), skip_bad=True), [])
+    part = measure_into(open_work(str(path), skip_bad=True), [])
     assert (part.sentences, len(part.layers)) == (2, 2)
     assert part.skipped["cannot be measured"].first == [2]
     assert part.layers[0].heads[0].sums["entropy"].rows == 4
     with pytest.raises(attnctl.AttnError, match=r"c\.txt:2: attention_weights: nan at"):
-        measure_into(open_sources(str(path)), [])
+        measure_into(open_work(str(path)), [])
 
 
 def test_of_many_bad_lines_the_first_are_kept(tmp_path):
     path = tmp_path / "c.txt"
     path.write_bytes(b"\xff\n" * 9 + b"a\n" + b"\xff\n" * 9)
     parts = [
-        measure_into(open_sources(str(path), shard=Shard(number, 4), skip_bad=True), [])
+        measure_into(open_work(str(path), shard=Shard(number, 4), skip_bad=True), [])
         for number in (4, 2, 3, 1)
     ]
     whole = attnctl.merge_corpus(parts)

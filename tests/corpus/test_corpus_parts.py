@@ -20,7 +20,7 @@ from attnctl.base.values import BadValueError
 from attnctl.inputs.config.settings import Random, Settings
 from attnctl.verbs.corpus import Shard, read_shard
 from attnctl.verbs.corpus.part import merge_parts, part_of_bytes
-from attnctl.verbs.corpus.run import measure_into, open_sources
+from attnctl.verbs.corpus.run import measure_into, open_work
 from attnctl.verbs.stats import Largest
 from attnctl.verbs.stats.tally import EXAMPLES, GRID, GridSum, HeadTally, sum_rows
 
@@ -38,13 +38,13 @@ def shards(job, count, seed=0):
 @pytest.mark.sample(8)
 @pytest.mark.parametrize(("count", "pairs"), [(1, True), (2, True), (7, True), (7, False), (60, False)])
 def test_any_number_of_shards_of_a_model_in_any_order(tmp_path, model, count, pairs):
-    job = partial(open_sources, str(written(tmp_path / "c.txt")), model, pairs=pairs)
+    job = partial(open_work, str(written(tmp_path / "c.txt")), model, pairs=pairs)
     assert merge_parts(shards(job, count, seed=count)).to_bytes() == measure_into(job(), []).to_bytes()
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_any_number_of_shards_of_drawn_attention(tmp_path, count):
-    job = partial(open_sources, str(written(tmp_path / "c.txt")), settings=Settings(heads=2), pairs=True)
+    job = partial(open_work, str(written(tmp_path / "c.txt")), settings=Settings(heads=2), pairs=True)
     assert merge_parts(shards(job, count, seed=count)).to_bytes() == measure_into(job(), []).to_bytes()
 
 
@@ -52,7 +52,7 @@ def test_any_number_of_shards_of_drawn_attention(tmp_path, count):
 @pytest.mark.parametrize("trained", [True, False])
 def test_how_sentences_are_put_together_changes_nothing(tmp_path, model, monkeypatch, trained):
     job = partial(
-        open_sources,
+        open_work,
         str(written(tmp_path / "c.txt")),
         model if trained else None,
         Settings(heads=2),
@@ -80,7 +80,7 @@ def test_rows_that_depend_on_the_vocabulary_are_a_sentences_own(tmp_path, settin
     if settings.embeddings == "identity":
         path.write_text("a b c\nd a b\nc c d\n")
     sentences = [line for line in path.read_text().splitlines() if line]
-    part = measure_into(open_sources(str(path), settings=settings), [])
+    part = measure_into(open_work(str(path), settings=settings), [])
     alone = [
         attnctl.stats(attnctl.run(each, settings)).heads[0].tallies["entropy"].sum for each in sentences
     ]
@@ -90,7 +90,7 @@ def test_rows_that_depend_on_the_vocabulary_are_a_sentences_own(tmp_path, settin
 def test_it_is_what_stats_of_each_sentence_add_up_to(tmp_path):
     path = written(tmp_path / "c.txt")
     sentences = [line for line in path.read_text().splitlines() if line]
-    part = measure_into(open_sources(str(path), settings=Settings(heads=2), pairs=True), [])
+    part = measure_into(open_work(str(path), settings=Settings(heads=2), pairs=True), [])
     alone = [attnctl.stats(attnctl.run(each, heads=2)) for each in sentences]
     assert (part.sentences, part.tokens) == (len(sentences), sum(len(each.split()) for each in sentences))
     for number, head in enumerate(part.layers[0].heads):
@@ -105,7 +105,7 @@ def test_it_is_what_stats_of_each_sentence_add_up_to(tmp_path):
 def test_entropies_are_those_of_a_loop_over_rows(tmp_path):
     path = written(tmp_path / "c.txt", lines=12)
     sentences = [line for line in path.read_text().splitlines() if line]
-    (layer,) = measure_into(open_sources(str(path), settings=Settings(heads=2)), []).layers
+    (layer,) = measure_into(open_work(str(path), settings=Settings(heads=2)), []).layers
     for number, head in enumerate(layer.heads):
         bits = [each for sentence in sentences for each in entropies(sentence, heads=2)[number]]
         assert head.sums["entropy"].sum == pytest.approx(fsum(bits), rel=1e-13)
@@ -114,7 +114,7 @@ def test_entropies_are_those_of_a_loop_over_rows(tmp_path):
 
 def test_a_models_sentence_has_the_numbers_of_a_run(tmp_path, model):
     (tmp_path / "c.txt").write_text("a b c a d\n")
-    part = measure_into(open_sources(str(tmp_path / "c.txt"), model), [])
+    part = measure_into(open_work(str(tmp_path / "c.txt"), model), [])
     traces = attnctl.run_model(model, "a b c a d")
     for layer, trace in zip(part.layers, traces, strict=True):
         told = attnctl.stats(trace)
@@ -129,7 +129,7 @@ def test_a_models_sentence_has_the_numbers_of_a_run(tmp_path, model):
 
 def test_the_size_does_not_grow_with_the_corpus(tmp_path):
     few, many = (
-        measure_into(open_sources(str(written(tmp_path / f"{lines}.txt", lines))), []).to_bytes()
+        measure_into(open_work(str(written(tmp_path / f"{lines}.txt", lines))), []).to_bytes()
         for lines in (10, 100)
     )
     assert len(many) < 1.1 * len(few)
@@ -193,7 +193,7 @@ def test_what_is_no_shard_is_refused(text):
 
 def test_what_is_missing_and_what_is_twice_there(tmp_path):
     path = written(tmp_path / "c.txt", lines=30)
-    parts = dict(shards(partial(open_sources, str(path)), 5))
+    parts = dict(shards(partial(open_work, str(path)), 5))
     with pytest.raises(AttnError) as missing:
         merge_parts([(name, parts[name]) for name in ("part-2", "part-4")])
     assert list(missing.value.problems) == [
@@ -218,8 +218,8 @@ def test_parts_of_other_things(tmp_path, other, said):
     path = written(tmp_path / "c.txt")
     seed = other.pop("seed", 0)
     elsewhere = written(tmp_path / "other.txt", seed=seed)
-    one = measure_into(open_sources(str(path), shard=Shard(1, 2)), [])
-    two = measure_into(open_sources(str(elsewhere), shard=Shard(2, 2), **other), [])
+    one = measure_into(open_work(str(path), shard=Shard(1, 2)), [])
+    two = measure_into(open_work(str(elsewhere), shard=Shard(2, 2), **other), [])
     with pytest.raises(AttnError, match=f"two: {said} than that of one"):
         merge_parts([("one", one), ("two", two)])
 
@@ -269,7 +269,7 @@ CHANGES = {
 def test_a_part_that_was_edited_is_refused(tmp_path, name, rehashed):
     from attnctl.verbs.corpus.part import content_hash
 
-    data = json.loads(measure_into(open_sources(str(written(tmp_path / "c.txt", 8))), []).to_bytes())
+    data = json.loads(measure_into(open_work(str(written(tmp_path / "c.txt", 8))), []).to_bytes())
     path, value = CHANGES[name]
     changed = deep(data, path, value)
     if rehashed and name not in {"a sum", "a histogram", "the hash of the corpus"}:

@@ -14,7 +14,7 @@ import pytest
 from corpora import written
 
 from attnctl.verbs.corpus import run as room
-from attnctl.verbs.corpus.run import Work, measure_into, open_sources
+from attnctl.verbs.corpus.run import Work, measure_into, open_work
 
 
 def test_a_complete_part_is_kept_and_any_other_made_again(run, tmp_path):
@@ -81,7 +81,7 @@ def test_ended_anywhere_any_number_of_times(tmp_path, monkeypatch, model, seed, 
     drawn = random.Random(seed)
     path, part = written(tmp_path / "c.txt"), tmp_path / "part.json"
     path.write_bytes(path.read_bytes() + b"\xff\n\xff\na b\n")
-    job = partial(open_sources, str(path), model if trained else None, skip_bad=True)
+    job = partial(open_work, str(path), model if trained else None, skip_bad=True)
     whole = measure_into(job(), []).to_bytes()
     real = Work.take
 
@@ -106,7 +106,7 @@ def test_ended_anywhere_any_number_of_times(tmp_path, monkeypatch, model, seed, 
 @pytest.mark.slow
 def test_a_process_that_is_killed_at_random(tmp_path):
     path, part = written(tmp_path / "c.txt", 3000), tmp_path / "part.json"
-    whole = measure_into(open_sources(str(path)), []).to_bytes()
+    whole = measure_into(open_work(str(path)), []).to_bytes()
     code = (
         "import sys; from attnctl.verbs.corpus import run; run.SAVE_EVERY = 0.05;"
         "from attnctl.cli.program import program; sys.exit(program(sys.argv[1:]))"

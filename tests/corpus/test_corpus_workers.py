@@ -28,7 +28,7 @@ from attnctl.verbs import corpus
 from attnctl.verbs.corpus import Shard, surveyed
 from attnctl.verbs.corpus import run as room
 from attnctl.verbs.corpus.part import merge_parts
-from attnctl.verbs.corpus.run import open_sources
+from attnctl.verbs.corpus.run import open_work
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -53,7 +53,7 @@ def small_blocks(threads, monkeypatch):
 
 
 def whole_of(path, **more):
-    return open_sources(str(path), **more).done().to_bytes()
+    return open_work(str(path), **more).done().to_bytes()
 
 
 @given(
@@ -105,7 +105,7 @@ def test_a_worker_reads_its_own_bytes(tmp_path, monkeypatch):
 
 def test_a_shard_with_a_survey_reads_its_own_bytes(small_blocks, tmp_path, monkeypatch):
     path, survey = written(tmp_path / "c.txt", lines=400), str(tmp_path / "blocks.json")
-    open_sources(str(path), survey=survey)
+    open_work(str(path), survey=survey)
     read = []
     plain = corpus.read_line
 
@@ -115,15 +115,13 @@ def test_a_shard_with_a_survey_reads_its_own_bytes(small_blocks, tmp_path, monke
 
     monkeypatch.setattr(corpus, "read_line", noted)
     monkeypatch.setattr(corpus, "chunks_of", None)  # of nothing all is read
-    parts = [
-        open_sources(str(path), shard=Shard(number, 8), survey=survey).done() for number in range(1, 9)
-    ]
+    parts = [open_work(str(path), shard=Shard(number, 8), survey=survey).done() for number in range(1, 9)]
     assert merge_parts([(str(part.first), part) for part in parts]).to_bytes() == whole_of(
         path, survey=survey
     )
 
     read.clear()
-    open_sources(str(path), shard=Shard(3, 8), survey=survey).done()
+    open_work(str(path), shard=Shard(3, 8), survey=survey).done()
     size = path.stat().st_size
     assert 0.2 * size < min(read) < max(read) < 0.4 * size
 
@@ -134,9 +132,9 @@ def test_with_a_survey_the_bytes_are_the_same(small_blocks, run, tmp_path):
     for _ in range(2):  # made, and read
         assert run("run", "c.txt", "--survey", "blocks.json", "--json") == (0, plain.decode(), "")
         for engine in ([], ["--on", "processes=1"]):
-            work = open_sources(str(path), in_blocks=bool(engine), survey="blocks.json")
+            work = open_work(str(path), in_blocks=bool(engine), survey="blocks.json")
             assert len(work.blocks) > 5
-    assert open_sources(str(path), survey="blocks.json").done_by(Engine("dask")).to_bytes() == plain
+    assert open_work(str(path), survey="blocks.json").done_by(Engine("dask")).to_bytes() == plain
 
 
 @pytest.mark.parametrize(
@@ -174,7 +172,7 @@ def test_a_corpus_that_changed_since_its_survey_is_refused(small_blocks, run, tm
 @pytest.mark.parametrize("pairs", [False, True])
 def test_workers_give_what_one_process_gives(threads, tmp_path, pairs):
     path = written(tmp_path / "c.txt", lines=90)
-    work = open_sources(str(path), pairs=pairs, in_blocks=True)
+    work = open_work(str(path), pairs=pairs, in_blocks=True)
     assert len(work.blocks) > 5
     assert work.done_by(Engine("processes", "1")).to_bytes() == whole_of(path, pairs=pairs)
 
@@ -190,10 +188,10 @@ def test_workers_are_sent_what_options_say(config):
 
 def test_workers_go_on_from_what_one_process_left(threads, tmp_path):
     path = written(tmp_path / "c.txt", lines=90)
-    begun = open_sources(str(path))
+    begun = open_work(str(path))
     begun.span = range(37)
     part = begun.done()
-    work = open_sources(str(path), in_blocks=True)
+    work = open_work(str(path), in_blocks=True)
     work.part = part
     assert work.done_by(Engine("processes", "1")).to_bytes() == whole_of(path)
 
@@ -205,17 +203,17 @@ def test_bad_lines_of_workers_are_those_of_one_process(threads, tmp_path):
     path.write_bytes(b"".join(lines))
     engine = Engine("processes", "1")
     with pytest.raises(AttnError) as alone:
-        open_sources(str(path)).done()
+        open_work(str(path)).done()
     with pytest.raises(AttnError) as together:
-        open_sources(str(path), in_blocks=True).done_by(engine)
+        open_work(str(path), in_blocks=True).done_by(engine)
     assert together.value.problems == alone.value.problems
-    work = open_sources(str(path), skip_bad=True, in_blocks=True)
+    work = open_work(str(path), skip_bad=True, in_blocks=True)
     assert work.done_by(engine).to_bytes() == whole_of(path, skip_bad=True)
 
 
 def test_a_worker_with_another_model_is_refused(threads, tmp_path, monkeypatch):
     path = written(tmp_path / "c.txt")
-    work = open_sources(str(path), in_blocks=True)
+    work = open_work(str(path), in_blocks=True)
     work.part.about["model"] = {"another": 1}
     with pytest.raises(AttnError, match="a worker has another model than this machine"):
         work.done_by(Engine("processes", "1"))
@@ -270,7 +268,7 @@ def test_many_workers_some_slow_some_lost(tmp_path, monkeypatch, blocks, lines):
     monkeypatch.setattr(corpus, "LEAST_BYTES", 1)
     monkeypatch.setattr(corpus, "BLOCKS", 10**9)
     pools = unreliable(monkeypatch, lost_every=blocks)
-    work = open_sources(str(path), in_blocks=True)
+    work = open_work(str(path), in_blocks=True)
     assert len(work.blocks) > 0.8 * blocks
     monkeypatch.setattr(workers, "TRIES", 50)
     assert work.done_by(Engine("dask")).to_bytes() == whole_of(path)
@@ -352,7 +350,7 @@ def test_a_compressed_corpus_and_one_elsewhere_are_the_same(threads, tmp_path):
     fsspec.filesystem("memory").pipe("/corpora/c.txt", path.read_bytes())
     for elsewhere in (str(zipped), "memory://corpora/c.txt"):
         assert whole_of(elsewhere) == whole_of(path)
-        work = open_sources(elsewhere, in_blocks=True)
+        work = open_work(elsewhere, in_blocks=True)
         assert work.done_by(Engine("processes", "1")).to_bytes() == whole_of(path)
         assert len({block.offset for block in corpus.survey_blocks(elsewhere, 99).blocks}) > 5
 
@@ -410,7 +408,7 @@ def test_a_worker_that_is_killed_changes_nothing(tmp_path, monkeypatch, engine):
     path = written(tmp_path / "c.txt", lines=300)
     monkeypatch.setattr(corpus, "LEAST_BYTES", 256)
     monkeypatch.setattr(room, "measure_block", lost.die_once)
-    work = open_sources(str(path), in_blocks=True)
+    work = open_work(str(path), in_blocks=True)
     assert len(work.blocks) > 5
     assert work.done_by(engine).to_bytes() == whole_of(path)
     assert path.with_suffix(".killed").exists()

@@ -38,6 +38,7 @@ CASES = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", CASES)
 def test_each_blank_has_its_mark(call, tmp_path, case):
     old, new, scores, output, mistake, changed = CASES[case]

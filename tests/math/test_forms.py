@@ -87,8 +87,9 @@ def linear_sets(kind):
         there = [at for at, x in enumerate(inputs) if x.dtype != bool]
         for chosen in subsets(there):
             seen.add(chosen)
-            if not is_linear(op, inputs, chosen):
-                refuted.add((chosen, frozenset(there)))
+            counterexample = chosen, frozenset(there)
+            if counterexample not in refuted and not is_linear(op, inputs, chosen):
+                refuted.add(counterexample)
 
     law()
     held = {each for each in seen if not any(each & there == chosen for chosen, there in refuted)}

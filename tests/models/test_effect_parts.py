@@ -21,6 +21,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("name", "by", "how"), CASES)
 def test_effects_of_parts_are_those_of_hooks_in_transformers(name, by, how, tmp_path):
     patch = OTHER if how == "patch" else None

@@ -244,6 +244,7 @@ def test_types_have_the_sizes_that_the_package_gives_them():
 QUANTISED = [kind.name for kind in KINDS.values() if kind.numbers > 1 or kind.name == "BF16"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", QUANTISED)
 def test_quantised_weights_are_the_numbers_they_stand_for(tmp_path, kind):
     path, folder = wide_model(kind, tmp_path)

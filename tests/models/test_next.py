@@ -12,6 +12,7 @@ from sweep import drawn, write_tensors
 
 import attnctl
 from attnctl.cli.program import program
+from attnctl.models import next as next_tokens
 from attnctl.models.source import open_model
 from attnctl.models.tensors import Checkpoint
 
@@ -187,3 +188,25 @@ def test_an_encoder_is_asked_where_it_has_a_mask(capsys, tmp_path):
         in run(capsys, "--model", folder, "--ids", "3,4", "--next", 1)[2]
     )
     assert run(capsys, "--model", folder, "--ids", "3,4", "--next", 1, "--at", -1)[0] == 0
+
+
+class FewWords:
+    """A tokenizer that knows fewer ids than the model has rows."""
+
+    def __init__(self, folder):
+        self.tokenizer = self
+
+    def id_to_token(self, number):
+        return {1: "ĠI"}.get(number)
+
+    def decode(self, ids, *, skip_special_tokens):
+        assert not skip_special_tokens
+        return " I"
+
+    def label(self, number, token):
+        return token.replace("Ġ", "␣")
+
+
+def test_a_row_that_has_no_token_is_named_by_its_id(monkeypatch):
+    monkeypatch.setattr(next_tokens, "Words", FewWords)
+    assert next_tokens.token_names(GPT2)([1, 2]) == [("␣I", " I"), ("2", "2")]

@@ -89,6 +89,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("layer", [0, 1])
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_found_at_its_layer(mistake, layer, tmp_path):

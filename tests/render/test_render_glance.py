@@ -204,6 +204,7 @@ def test_every_kind_of_attention_fits_and_is_shown(path):
             assert name in text
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", picture.SCREENS)
 @pytest.mark.parametrize("background", picture.COLOURS)
 def test_the_pictures_of_the_readme_are_what_is_printed(name, background):

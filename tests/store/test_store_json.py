@@ -141,3 +141,24 @@ def test_text_is_made_a_little_at_a_time(shape, orjson, monkeypatch):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2**21
+
+
+WITHOUT_TYPE = {
+    "one number": (3, 3.0, "float64"),
+    "one truth value": (True, True, "bool"),
+    "truth values": ([[True, False]], [[True, False]], "bool"),
+    "rows of nothing": ([[], []], np.zeros((2, 0)), "float64"),
+    "more than are converted at a time": (list(map(float, range(70_000))), np.arange(70_000.0), "float64"),
+    "rows that are converted in parts": (
+        [[0.5, 1.5]] * 40_000,
+        np.tile([0.5, 1.5], (40_000, 1)),
+        "float64",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "array", "dtype"), WITHOUT_TYPE.values(), ids=WITHOUT_TYPE)
+def test_lists_that_say_no_type_are_truth_values_or_numbers(data, array, dtype):
+    read = json_file.array_of(data)
+    assert read.dtype == dtype
+    np.testing.assert_array_equal(read, array)

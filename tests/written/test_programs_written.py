@@ -357,6 +357,7 @@ def agrees(call, trace, library, tmp_path):
     return alone or call("check", str(path), "--quiet", *flags_of(trace)).code == 0
 
 
+@pytest.mark.slow
 def test_check_agrees_with_a_program(call, tmp_path):
     assert agrees(call, traces()["grouped-query"], "numpy", tmp_path)
     text = (tmp_path / "program.py").read_text()

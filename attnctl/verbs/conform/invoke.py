@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -336,7 +336,13 @@ def fill_memory(byte: int, numbers: int, give: Any) -> Iterator[None]:
 def fill_malloc(value: int) -> None:
     """Set what malloc fills memory with; no other system than glibc's has it."""
     with suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).mallopt(M_PERTURB, value)
+        open_own_library().mallopt(M_PERTURB, value)
+
+
+@cache
+def open_own_library() -> ctypes.CDLL:
+    """The C library of this process: it is opened once, and asked twice in every call."""
+    return ctypes.CDLL(None)
 
 
 # --- the same call again ---

@@ -152,9 +152,10 @@ def expect(problem: Problem, derivation: Derivation | None = None) -> Expected:
     if derivation is None and problem.has_many_scores:
         return replace(expect(problem.last_queries(JUDGED)), problem=problem)
 
-    steps = carry_out_rounded(problem, derivation or problem.plan.derivation)
+    derivation = derivation or problem.plan.derivation
+    steps = carry_out_rounded(problem, derivation)
     seen: Array = np.asarray(steps[WEIGHTS].value.any(axis=-1))
-    scatters = scatter_together({name: steps[name] for name in problem.outputs})
+    scatters = scatter_outputs(problem, derivation, steps)
 
     outputs = {}
     for name, scatter in scatters.items():
@@ -170,6 +171,13 @@ def expect(problem: Problem, derivation: Derivation | None = None) -> Expected:
             independent=min(int(seen.sum()), int(rows.sum())),
         )
     return Expected(problem, steps, outputs, seen)
+
+
+def scatter_outputs(
+    problem: Problem, derivation: Derivation, steps: Mapping[str, Known]
+) -> dict[str, Array]:
+    """Return the scatter of each output, which follows from the problem and the derivation alone."""
+    return scatter_together({name: steps[name] for name in problem.outputs})
 
 
 def carry_out_rounded(problem: Problem, derivation: Derivation) -> dict[str, Known]:

@@ -266,7 +266,9 @@ OF_NAN = "who"
 # --- Q, K and V ---
 
 
-@lru_cache(maxsize=64)  # a case is made again for each form in which a target may take it
+# A case is made again for each form in which a target may take it, and for each mistake that may explain
+# an answer: as many arrays as the cases of a run have.
+@lru_cache(maxsize=512)
 def draw_normal(seed: int, shape: Shape) -> Array:
     return np.random.RandomState(seed).standard_normal(shape)
 

@@ -43,7 +43,7 @@ UNMEASURED = "cannot be measured"
 """The reason of a sentence that the attention refuses, or makes no weights of."""
 
 
-def open_sources(  # noqa: PLR0913  (what is measured, by what, and which part of it)
+def open_work(  # noqa: PLR0913  (what is measured, by what, and which part of it)
     source: Lines,
     model: str | None = None,
     settings: Settings = DEFAULTS,

@@ -156,12 +156,12 @@ PLACES = {"largest": np.max, "smallest": np.min}
 def calculate(
     operation: Callable[[Array, Array], Array], left: Expression, right: Expression
 ) -> Expression:
-    def value(trace: Trace) -> Value:
+    def result_in(trace: Trace) -> Value:
         with np.errstate(all="ignore"):
             result = operation(as_numbers(left(trace)), as_numbers(right(trace)))
         return float(result) if np.ndim(result) == 0 else result
 
-    return value
+    return result_in
 
 
 def as_numbers(value: Value) -> Array:
