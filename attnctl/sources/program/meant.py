@@ -154,20 +154,24 @@ class Meaning:
 
     def names(self, n: int) -> list[str]:
         """What the program calls an array: variables, attributes, keys of a dict."""
-        graph = self.graph
-        event = graph.events[n]
-        site = graph.site(n)
-        targets = [site.target.strip("() ")]
-        if "," in site.target:
-            targets = [word.strip() for word in site.target.strip("()").split(",")]
-            made = [m for m, other in graph.events.items() if other.site == event.site]
-            if len(made) % len(targets) == 0:
-                targets = [targets[made.index(n) % len(targets)]]
-
+        event = self.graph.events[n]
         names = list(event.names)
-        for target in targets:
-            names += [target, target.split(".")[-1]]
+        for site in (event.site, *event.returned_at):
+            for target in self.targets(n, site):
+                names += [target, target.split(".")[-1]]
         return names + self.key_before(n)
+
+    def targets(self, n: int, site: int) -> list[str]:
+        """The variables that an expression is assigned to; of several the one that this array is."""
+        graph = self.graph
+        written = graph.sites[site].target
+        if "," not in written:
+            return [written.strip("() ")]
+        targets = [word.strip() for word in written.strip("()").split(",")]
+        made = [m for m, other in graph.events.items() if site in (other.site, *other.returned_at)]
+        if len(made) % len(targets) == 0:
+            return [targets[made.index(n) % len(targets)]]
+        return targets
 
     def key_before(self, n: int) -> list[str]:
         """The key of a dict that is written out on the line: "W_o": rng.normal(…)."""
@@ -251,6 +255,7 @@ class Meaning:
 
         shapes = {projected.matrix.shape, projected.matrix.shape[::-1]}
         unused = [n for n in self.unused if self.graph.value(n).shape in shapes and n not in steps.unused]
+        unused = [n for n in unused if not self.is_called_as(n, sharing)]
         named = [n for n in unused if any(is_called(name, word) for word in self.names(n))]
         if named:
             return named[0]
@@ -258,6 +263,10 @@ class Meaning:
             n for n in unused if self.graph.events[n].site == self.graph.events[projected.weight].site
         ]
         return min(beside, key=lambda n: abs(n - projected.weight), default=None)
+
+    def is_called_as(self, n: int, operands: Sequence[str]) -> bool:
+        """True if an array is called as one of these operands is."""
+        return any(is_called(name, word) for name in operands for word in self.names(n))
 
     def unused_output_weight(self, steps: Steps, width: int) -> int | None:
         """The W_O that was made, where what the heads give is not projected."""

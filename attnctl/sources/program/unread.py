@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from attnctl.sources.program.called import is_called
-from attnctl.sources.program.graph import Graph
+from attnctl.sources.program.graph import MADE, Graph
 from attnctl.sources.program.meant import Meaning
 from attnctl.sources.program.named import Steps
 from attnctl.sources.program.origin import Origins, Projection
@@ -57,10 +57,13 @@ class UnreadReader:
 
     def unread(self, name: str, steps: Steps, shape: tuple[int, ...]) -> UnreadOperand | None:
         """What was projected for an operand, is called so, and is not read."""
-        read = {rows.event for rows in steps.inputs.values()}
+        read = [rows.array for rows in steps.inputs.values()]
         for n in self.called(name, steps.attention.output):
             projection = self.origins.origin(n).projection
-            if projection is None or projection.x not in read:
+            if projection is None:
+                continue
+            x = self.origins.tokens(projection)
+            if not any(has_same_numbers(x, rows) for rows in read):
                 continue
             operand = self.laid_out(n, projection)
             if operand is not None and operand.matrix.shape == shape:
@@ -73,6 +76,8 @@ class UnreadReader:
         for n in [*graph.events]:
             if n > before or not graph.has_value(n) or not graph.is_float(n):
                 continue
+            if graph.events[n].function == MADE:
+                continue  # a part of another one, made here
             is_unread = all(self.meaning.ends(child, n) for child in graph.children[n])
             if is_unread and any(is_called(name, word) for word in self.names(n)):
                 yield n

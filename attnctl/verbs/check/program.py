@@ -39,7 +39,7 @@ from attnctl.sources.program.handed import Handing
 from attnctl.sources.program.named import Steps
 from attnctl.sources.program.operands import TURNING
 from attnctl.sources.program.place import Expression, call_of, line_of, path_of, place_of, point_at
-from attnctl.sources.program.relations import Array, is_near, is_same, softmax
+from attnctl.sources.program.relations import HIDDEN_IN_EFFECT, Array, is_near, is_same, softmax
 from attnctl.sources.program.sinusoids import where_waves_are_made
 from attnctl.sources.program.visibility import TRIANGLES, triangle_of
 from attnctl.verbs.check.around import broken_around
@@ -445,6 +445,9 @@ class ProgramJudge:
             return self.where_window_ends(steps)
         if step not in {MASKED, WEIGHTS}:
             return None
+        is_of_mask = not mistake or mistake.startswith("mask-inverted")
+        if step == MASKED and is_of_mask and self.is_added_triangle(steps.triangle):
+            return steps.triangle
         if mistake in {"mask-inverted", "mask-transposed"} or steps.is_mask_inverted:
             return self.mask_to_blame(steps, mistake)
         if steps.empty_slots is not None or mistake != "mask-ignored":
@@ -480,6 +483,16 @@ class ProgramJudge:
             return self.unread_mask(steps.triangle)
         return next(iter(steps.weight_events), None)
 
+    def is_added_triangle(self, triangle: int | None) -> bool:
+        """True for a triangle of what is added to scores, where it hides: there is no sense to confuse."""
+        if triangle is None:
+            return False
+        graph = self.graph
+        near = (triangle, *graph.made_from(triangle))
+        return any(
+            graph.value(n).dtype.kind == "f" and graph.value(n).min() < HIDDEN_IN_EFFECT for n in near
+        )
+
     def unread_mask(self, triangle: int) -> int:
         """What became of a triangle that hides nothing, as far as the program went with it."""
         graph = self.graph
@@ -507,7 +520,8 @@ class ProgramJudge:
     def suspect_of_operand(self, steps: Steps, step: str, events: Sequence[int], mistake: str) -> int:
         if step in steps.in_vain:
             of_others = {n for name in "QKV" if name != step for n in steps.events.get(name, ())}
-            own = [n for n in events if n not in of_others]
+            turned = [n for n in steps.events.get(f"{step}_rotated", ()) if self.graph.op(n) in TURNING]
+            own = turned[-1:] or [n for n in events if n not in of_others]
             product = steps.attention.output if step == "V" else steps.attention.product
             return own[0] if own else product
         written = [n for n in events if self.graph.op(n) == "in place"]
