@@ -12,7 +12,7 @@ OVER = [f"softmax-over-{axes}" for axes in ("queries", "heads", "batch", "everyt
         (["config", "s"], ["schema"]),
         (["run", "x", "--step", "att"], ["attention_weights"]),
         (["run", "x", "--step", "scores,mask"], ["scores,mask", "scores,masked_scores"]),
-        (["show", "s.json", "--step", "W_Q"], ["W_Q"]),
+        (["show", "s.json", "--step", "W_Q"], ["W_Q", "W_Q_distances"]),
         (["run", "--format", "js"], ["json", "jsonl"]),
         (["run", "--dtype", ""], ["float64", "float32", "float16"]),
         (["run", "--tokenizer", "w"], ["whitespace", "words"]),

@@ -51,7 +51,7 @@ def slopes_of_patching(monkeypatch, **asked) -> np.ndarray:
     return (forth - back) / (2 * STEP)
 
 
-REFUSED = ("--attribution: ", "layers of a delta rule")
+REFUSED = ("--attribution: ", "do not attend", "vectors of distances")
 
 
 @pytest.mark.sample(8)

@@ -10,6 +10,7 @@ NORMED_BEFORE = flag("do_stable_layer_norm")
 
 WAV2VEC2 = derive_stack(
     VIT,
+    patches=None,
     layer="encoder.layers.{i}.",
     outer={"final_norm": "encoder.layer_norm"},
     inner={

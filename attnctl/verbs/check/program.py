@@ -446,7 +446,7 @@ class ProgramJudge:
         if step not in {MASKED, WEIGHTS}:
             return None
         is_of_mask = not mistake or mistake.startswith("mask-inverted")
-        if step == MASKED and is_of_mask and self.is_added_triangle(steps.triangle):
+        if step == MASKED and is_of_mask and self.is_added_triangle(steps):
             return steps.triangle
         if mistake in {"mask-inverted", "mask-transposed"} or steps.is_mask_inverted:
             return self.mask_to_blame(steps, mistake)
@@ -483,15 +483,14 @@ class ProgramJudge:
             return self.unread_mask(steps.triangle)
         return next(iter(steps.weight_events), None)
 
-    def is_added_triangle(self, triangle: int | None) -> bool:
+    def is_added_triangle(self, steps: Steps) -> bool:
         """True for a triangle of what is added to scores, where it hides: there is no sense to confuse."""
-        if triangle is None:
+        if steps.triangle is None:
             return False
         graph = self.graph
-        near = (triangle, *graph.made_from(triangle))
-        return any(
-            graph.value(n).dtype.kind == "f" and graph.value(n).min() < HIDDEN_IN_EFFECT for n in near
-        )
+        made = [n for n in graph.made_from(steps.triangle) if n not in steps.score_events]
+        floats = [graph.value(n) for n in (steps.triangle, *made) if graph.is_float(n)]
+        return any(value.min() < HIDDEN_IN_EFFECT for value in floats)
 
     def unread_mask(self, triangle: int) -> int:
         """What became of a triangle that hides nothing, as far as the program went with it."""
