@@ -125,6 +125,18 @@ class Handing:
                 return self.sites.get((site.file, *spot(value)))
         return None
 
+    def module_made(self, n: int, kind: str) -> int | None:
+        """The call that made the module which gave an array: self.softmax = nn.Softmax(dim=1)."""
+        site = self.graph.site(n)
+        for node in ast.walk(self.tree(site.file) or ast.Module([], [])):
+            if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+                continue
+            target = node.targets[0]
+            name = getattr(target, "attr", getattr(target, "id", ""))
+            if name in site.words and called_name(node.value) == kind:
+                return self.sites.get((site.file, *spot(node.value)))
+        return None
+
     # --- the text ---
 
     def expression_at(self, site: int) -> ast.expr | None:

@@ -41,7 +41,7 @@ from attnctl.sources.program.operands import TURNING
 from attnctl.sources.program.place import Expression, call_of, line_of, path_of, place_of, point_at
 from attnctl.sources.program.relations import HIDDEN_IN_EFFECT, Array, is_near, is_same, softmax
 from attnctl.sources.program.sinusoids import where_waves_are_made
-from attnctl.sources.program.visibility import TRIANGLES, triangle_of
+from attnctl.sources.program.visibility import TRIANGLES, causal_hides, triangle_of
 from attnctl.verbs.check.around import broken_around
 from attnctl.verbs.check.report import Finding, ProgramListing, Report, StepPlace, Unjudged
 from attnctl.verbs.check.shown import Accused, shown_mistake
@@ -58,6 +58,9 @@ OF_INPUT = {X, "memory", "embeddings", *(f"{kind}_{name}" for kind in "Wb" for n
 
 MASK_MADE_WRONG = frozenset({"causal-offset", "causal-strict", "mask-diagonal"})
 """Mistakes in the mask itself, however right it is laid over the scores."""
+
+SOFTMAX_MODULE = "Softmax"
+"""torch's, which is told its axis where it is made."""
 
 ROTATED = frozenset({"Q_rotated", "K_rotated"})
 
@@ -284,8 +287,11 @@ class ProgramJudge:
         if mistake == "projection-mixed-up" and handed_on:
             return handed_on[0]
 
-        if (mistake or "").startswith("softmax-over") and self.is_axis_passed(event):
-            return call_of(graph, event)
+        if (mistake or "").startswith("softmax-over"):
+            if graph.op(event) == SOFTMAX_MODULE:
+                return self.handing.module_made(event, SOFTMAX_MODULE)
+            if self.is_axis_passed(event):
+                return call_of(graph, event)
 
         site = graph.events[event].site
         callers = graph.events[event].callers
@@ -484,13 +490,19 @@ class ProgramJudge:
         return next(iter(steps.weight_events), None)
 
     def is_added_triangle(self, steps: Steps) -> bool:
-        """True for a triangle of what is added to scores, where it hides: there is no sense to confuse."""
+        """True for a triangle of what is added to scores that hides other keys than later ones."""
         if steps.triangle is None:
             return False
         graph = self.graph
         made = [n for n in graph.made_from(steps.triangle) if n not in steps.score_events]
-        floats = [graph.value(n) for n in (steps.triangle, *made) if graph.is_float(n)]
-        return any(value.min() < HIDDEN_IN_EFFECT for value in floats)
+        offset = steps.options.get("causal_offset", 0)
+        for n in (steps.triangle, *made):
+            value = graph.value(n)
+            if not graph.is_float(n) or value.ndim < 2 or value.min() > HIDDEN_IN_EFFECT:
+                continue
+            hides = value < HIDDEN_IN_EFFECT
+            return bool((hides != causal_hides(*value.shape[-2:], offset)).any())
+        return False
 
     def unread_mask(self, triangle: int) -> int:
         """What became of a triangle that hides nothing, as far as the program went with it."""
