@@ -500,8 +500,8 @@ class ProgramJudge:
             value = graph.value(n)
             if not graph.is_float(n) or value.ndim < 2 or value.min() > HIDDEN_IN_EFFECT:
                 continue
-            hides = value < HIDDEN_IN_EFFECT
-            return bool((hides != causal_hides(*value.shape[-2:], offset)).any())
+            queries, keys = value.shape[-2:]
+            return bool(((value < HIDDEN_IN_EFFECT) != causal_hides(queries, keys, offset)).any())
         return False
 
     def unread_mask(self, triangle: int) -> int:
