@@ -35,6 +35,7 @@ def test_a_program_is_right_or_wrong_at_a_line(call, path):
     assert bool(accused) == bool(wrong), reports
     for report in accused:
         assert (report["file"], report["line"], report["mistake"] or "-") == (str(path), *wrong[0])
+        assert not report["proven"] or not report["cannot_tell"]  # what is not judged proves nothing
 
 
 @pytest.mark.usefixtures("in_process")

@@ -43,15 +43,12 @@ from attnctl.sources.program.relations import HIDDEN_IN_EFFECT, Array, is_near, 
 from attnctl.sources.program.sinusoids import where_waves_are_made
 from attnctl.sources.program.visibility import TRIANGLES, causal_hides, triangle_of
 from attnctl.verbs.check.around import broken_around
-from attnctl.verbs.check.report import Finding, ProgramListing, Report, StepPlace, Unjudged
+from attnctl.verbs.check.report import ENDS, Finding, ProgramListing, Report, StepPlace, Unjudged
 from attnctl.verbs.check.shown import Accused, shown_mistake
 from attnctl.verbs.check.truth import Truth
 
 Check = Callable[[Mapping[str, Array], Settings], Report]
 MakeSettings = Callable[[Given], Settings]
-
-ENDS = (OUTPUT, CONCAT, HEAD_OUTPUTS)
-"""What comes out, the last first: one of these decides."""
 
 OF_OUTPUT = {OUTPUT, "W_O", "b_O"}
 OF_INPUT = {X, "memory", "embeddings", *(f"{kind}_{name}" for kind in "Wb" for name in "QKV")}

@@ -23,6 +23,7 @@ from attnctl.evidence.blocks import stretch
 from attnctl.evidence.judge import Gap, wrong_numbers
 from attnctl.evidence.walk import Checked, Verdict, Walk
 from attnctl.math import Array, Progress
+from attnctl.math.names import CONCAT, HEAD_OUTPUTS, OUTPUT
 from attnctl.math.ops import Given, Unstated
 from attnctl.record import ATTENTION, CALL, DROPPED, Trace, numbers_of
 from attnctl.record.cells import spell_cell
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 OPTION = re.compile("(?:.*; or )?say (--.*) if it is meant")
 """What is to be written instead, where everything is right once an option says so."""
+
+ENDS = (OUTPUT, CONCAT, HEAD_OUTPUTS)
+"""What comes out, the last first."""
 
 FINDING_KEYS = ("step", "mistake", "largest_difference", "at", "cell", "words", "fix", "also", "hint")
 
@@ -152,6 +156,17 @@ class Report(Displayed):
         return None if self.cannot_tell else True
 
     @property
+    def is_proven(self) -> bool:
+        """True if, with what is wrong put right, what comes out is right as well.
+
+        Each step is judged by the operands that it read: where those behind the wrong ones agree, down to
+        the last, only the wrong ones keep the end from being right.
+        """
+        ends = [self.steps[name].verdict for name in ENDS if name in self.steps]
+        judged = {Verdict.AGREES, Verdict.WRONG}
+        return not self.cannot_tell and any(verdict in judged for verdict in ends)
+
+    @property
     def not_filled(self) -> list[str]:
         names = []
         for name, step in self.steps.items():
@@ -217,6 +232,8 @@ class Report(Displayed):
         }
         if self.broken:
             plain["broken"] = list(self.broken)
+        if self.program is not None and self.findings:
+            plain["proven"] = self.is_proven
         return plain
 
     def finding_dict(self, finding: Finding) -> dict[str, Any]:

@@ -31,8 +31,8 @@ from attnctl.verbs.check.exercise import strictness_of
 from attnctl.verbs.check.mend.candidates import WrongPlace, candidates
 from attnctl.verbs.check.mend.file import ProgramFile, read_file
 from attnctl.verbs.check.mend.text import ProgramText
-from attnctl.verbs.check.program import ENDS, Accusation, AttentionJudgement, ProgramJudge
-from attnctl.verbs.check.report import Report
+from attnctl.verbs.check.program import Accusation, AttentionJudgement, ProgramJudge
+from attnctl.verbs.check.report import ENDS, Report
 
 BUDGET = 60.0
 """Seconds in which changes are tried."""
