@@ -557,7 +557,23 @@ class ProgramJudge:
                 if number + 1 < len(steps.weight_events):
                     return steps.weight_events[number + 1]
                 return steps.score_events[-1]
-        return events[-1] if mistake else events[0]
+        return self.power_of_other_scores(steps, steps.arrays[scored[-1]]) or events[-1]
+
+    def power_of_other_scores(self, steps: Steps, scores: Array) -> int | None:
+        """The exponential of scores less another number for each key, as a maximum over queries is."""
+        by_event = {line.n: line.array for line in steps.attention.lines}
+        for n in steps.weight_events:
+            array = by_event.get(n)
+            if array is None or self.graph.op(n) != "exp" or array.size != scores.size:
+                continue
+            with np.errstate(all="ignore"):
+                taken_off = scores - np.log(array.reshape(scores.shape).astype(float))
+            known = np.isfinite(taken_off)
+            apart = np.where(known, taken_off, np.nan)
+            rows = apart[known.any(-1)]
+            is_of_rows = np.nanmax(rows, axis=-1) - np.nanmin(rows, axis=-1) < 1e-3
+            return None if is_of_rows.all() else n
+        return None
 
 
 def without_table(steps: Steps) -> Steps:
