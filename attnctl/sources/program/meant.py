@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -46,6 +47,7 @@ class Meaning:
     def __init__(self, graph: Graph, origins: Origins) -> None:
         self.graph = graph
         self.origins = origins
+        self.assigned = cache(self.read_assigned)
 
     @cached_property
     def unused_triangles(self) -> list[int]:
@@ -164,14 +166,32 @@ class Meaning:
     def targets(self, n: int, site: int) -> list[str]:
         """The variables that an expression is assigned to; of several the one that this array is."""
         graph = self.graph
-        written = graph.sites[site].target
+        place = graph.sites[site]
+        written = place.target
         if "," not in written:
             return [written.strip("() ")]
+        own = self.assigned(place.file).get((place.line, place.column))
+        if own is not None:
+            return [own]
         targets = [word.strip() for word in written.strip("()").split(",")]
         made = [m for m, other in graph.events.items() if site in (other.site, *other.returned_at)]
         if len(made) % len(targets) == 0:
             return [targets[made.index(n) % len(targets)]]
         return targets
+
+    def read_assigned(self, file: str) -> dict[tuple[int, int], str]:
+        """By the place of an expression the variable that it is assigned to, of each in k, v = a, b."""
+        try:
+            tree = ast.parse(self.graph.recording.files.get(file, ""))
+        except (SyntaxError, ValueError):
+            return {}
+        out: dict[tuple[int, int], str] = {}
+        for node in ast.walk(tree):
+            match node:
+                case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+                    for name, value in zip(names, values, strict=False):
+                        out[value.lineno, value.col_offset] = ast.unparse(name)
+        return out
 
     def key_before(self, n: int) -> list[str]:
         """The key of a dict that is written out on the line: "W_o": rng.normal(…)."""

@@ -6,9 +6,7 @@ called so, and nothing reads it.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
-from functools import cache
 from itertools import combinations
 from typing import NamedTuple
 
@@ -19,8 +17,6 @@ from attnctl.sources.program.named import Steps
 from attnctl.sources.program.origin import Origins, Projection
 from attnctl.sources.program.projected import match_columns, side_by_side
 from attnctl.sources.program.relations import Array, has_same_numbers, is_same
-
-Spot = tuple[int, int]
 
 
 class UnreadOperand(NamedTuple):
@@ -36,7 +32,6 @@ class UnreadReader:
         self.graph = graph
         self.origins = origins
         self.meaning = meaning
-        self.targets = cache(self.read_targets)
 
     def settle(self, steps: Steps) -> None:
         for pair in combinations("VKQ", 2):
@@ -79,7 +74,7 @@ class UnreadReader:
             if graph.events[n].function == MADE:
                 continue  # a part of another one, made here
             is_unread = all(self.meaning.ends(child, n) for child in graph.children[n])
-            if is_unread and any(is_called(name, word) for word in self.names(n)):
+            if is_unread and any(is_called(name, word) for word in self.meaning.names(n)):
                 yield n
             yield from self.parts_called(name, n)
 
@@ -108,26 +103,3 @@ class UnreadReader:
             return None
         bias = None if projection.bias is None else projection.bias[columns]
         return UnreadOperand(n, projection.matrix[:, columns], bias)
-
-    # --- what it is called ---
-
-    def names(self, n: int) -> list[str]:
-        """The variable that an array was assigned to, which may be one of several on its line."""
-        site = self.graph.site(n)
-        own = self.targets(site.file).get((site.line, site.column))
-        return self.meaning.names(n) if own is None else [own]
-
-    def read_targets(self, file: str) -> dict[Spot, str]:
-        """By the place of an expression the variable that it is assigned to, of each in k, v = a, b."""
-        try:
-            tree = ast.parse(self.graph.recording.files.get(file, ""))
-        except (SyntaxError, ValueError):
-            return {}
-        out: dict[Spot, str] = {}
-        for node in ast.walk(tree):
-            match node:
-                case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
-                    for name, value in zip(names, values, strict=False):
-                        if isinstance(name, ast.Name):
-                            out[value.lineno, value.col_offset] = name.id
-        return out

@@ -17,6 +17,18 @@ from attnctl.sources.program.named import Steps
 from attnctl.sources.program.relations import Array, is_near
 from attnctl.verbs.check.report import Finding, Report
 
+SHOWN = (
+    "mask-inverted",
+    "norm-never-read",
+    "one-row-again",
+    "rotary-angles-mixed",
+    "rows-are-one-list",
+    "sum-goes-on",
+    "values-never-read",
+    "written-into-integers",
+)
+"""The names of these mistakes."""
+
 PUT_TOGETHER = frozenset({"cat", "concatenate", "concat", "vstack", "append", "stack"})
 
 NO_LISTS = frozenset({"self", "np", "numpy", "torch", "jnp", "call"}) | PUT_TOGETHER
