@@ -557,6 +557,8 @@ class ProgramJudge:
                 if number + 1 < len(steps.weight_events):
                     return steps.weight_events[number + 1]
                 return steps.score_events[-1]
+        if mistake:
+            return events[-1]
         return self.power_of_other_scores(steps, steps.arrays[scored[-1]]) or events[-1]
 
     def power_of_other_scores(self, steps: Steps, scores: Array) -> int | None:
