@@ -33,7 +33,7 @@ class Trial:
 
     def on_terminal(self, command, columns=100):
         """What stands on a terminal of fifty rows, without its colours."""
-        inner = f"stty rows 50 cols {columns}; attnctl {command}"
+        inner = f"stty rows 50 cols {columns}; attnctl {command} 2> /dev/null"
         _, screen, _ = self.type(
             f"NO_COLOR=1 TERM=xterm script -qec {shlex.quote(inner)} /dev/null < /dev/null"
         )

@@ -73,12 +73,12 @@ def joins_emoji(text: str, place: int) -> bool:
     return bool(before and after) and category(before) == category(after) == "So"
 
 
-def safe(line: str) -> str:
+def safe(line: str, *, joined: bool = False) -> str:
     """The line as it is, unless a terminal would act on something in it: then all of it made visible.
 
     Views make what they say visible themselves; this stands where things are printed.
     """
-    return line if line.isprintable() else visible(line)
+    return line if line.isprintable() else visible(line, joined=joined)
 
 
 def shell_line(words: Iterable[str]) -> str:
