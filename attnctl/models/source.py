@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import note_input, open_found
+from attnctl.base.pieces import text_of_piece
 from attnctl.base.words import one_of, quote
 from attnctl.math.engine.cost import available
 from attnctl.models.adapter import (
@@ -356,11 +357,12 @@ class Words:
         )
 
     def label(self, number: int, token: str) -> str:
-        """A token's text without the space before it, or its name in the vocabulary."""
+        """A token's text without the space before it: spaces alone stay, parts of characters are bytes."""
         if (number, token) not in self.labels:
             text = str(self.tokenizer.decode([number], skip_special_tokens=False))
-            readable = text.strip() and "\ufffd" not in text
-            self.labels[number, token] = text.strip() if readable else token
+            if "\ufffd" in text:
+                text = text_of_piece(token)
+            self.labels[number, token] = text.strip() or text or token
         return self.labels[number, token]
 
 

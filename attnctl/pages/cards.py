@@ -11,12 +11,12 @@ from attnctl.drawing.screen import Screen
 from attnctl.drawing.screen.text import shell_line
 from attnctl.mistakes import CATALOGUE
 from attnctl.pages.html import text
-from attnctl.pages.patterns import say_pattern
 from attnctl.pages.program import listing_of, program_html, wrong_places
 from attnctl.pages.tables import file_name
 from attnctl.record import Trace
 from attnctl.record.cells import Speller
 from attnctl.sources.program.text import NOTEBOOK
+from attnctl.verbs.check.places import say_pattern
 from attnctl.verbs.check.report import Finding, Report
 from attnctl.verbs.check.view import format_number, sentences
 

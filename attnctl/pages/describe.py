@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from hashlib import sha256
@@ -334,9 +334,10 @@ def words_of(explainer: Explainer, name: str, spellings: dict[str, Any]) -> list
 # --- what a page keeps of a trace, so that it can be mailed and opens at once ---
 
 
-LAYERS_ROOM = 3 << 17  # bytes of numbers besides weights in a page of all layers
-FIRST_KEPT = {"Q", "K", "scores", "scaled_scores"}
-"""What a weight comes of."""
+LAYERS_ROOM = 3 << 16  # bytes of numbers besides weights in a page of all layers
+SCORES_ROOM = 2  # times as much room for what weights come of
+FIRST_KEPT = {"scores", "scaled_scores"}
+"""What a weight comes of; where there is room, what these come of, too."""
 
 ROOM = 9 << 19  # bytes of numbers in one page: 4.5 MiB become less than 6 MB of text
 MATRIX_ROOM = 1 << 18  # bytes of weight matrices in one page
@@ -387,10 +388,16 @@ def keep_within(trace: Trace, room: int, room_beside: int | None = None) -> Kept
             room -= kept.trace[WEIGHTS].nbytes
         held.add(WEIGHTS)
 
+    room_for_all = room
     if room_beside is not None and is_tight:
-        room = min(room, room_beside)
+        room = min(room, SCORES_ROOM * room_beside)
+        room_for_all = min(room, room_beside)
     others = [name for name in sizes if name not in held]
-    for name in sorted(others, key=lambda name: (not is_tight or name not in FIRST_KEPT, sizes[name])):
+    if is_tight:
+        others = weights_first(trace, others, sizes, room_for_all)
+    else:
+        others.sort(key=sizes.__getitem__)
+    for name in others:
         if sizes[name] > room:
             break
         held.add(name)
@@ -411,6 +418,27 @@ def keep_within(trace: Trace, room: int, room_beside: int | None = None) -> Kept
             f"Left out, so that the page stays small: {all_of(left_out)}. To see one of them, write a page "
             f"of it alone: --step {left_out[-1]} -o FILE.html; .npz keeps every number."
         )
+    return kept
+
+
+def weights_first(trace: Trace, names: Sequence[str], sizes: Mapping[str, int], room: int) -> list[str]:
+    """What weights come of; then Q and K, both or neither: one alone explains no score; then the rest."""
+    first = sorted((name for name in names if name in FIRST_KEPT), reverse=True)  # scaled_scores, scores
+    pair = [*trace.steps["scores"].inputs] if "scores" in trace else []
+    rest = sorted((name for name in names if name not in {*first, *pair}), key=sizes.__getitem__)
+
+    if not {*pair} <= {*names}:
+        return first
+    kept = [*first, *pair]
+    left = room - sum(sizes[name] for name in kept)
+    if left < 0:
+        return first
+
+    for name in rest:
+        left -= sizes[name]
+        if left < 0:
+            break
+        kept.append(name)
     return kept
 
 

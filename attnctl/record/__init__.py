@@ -90,13 +90,25 @@ class Trace(Mapping[str, Array]):
 
     @property
     def tokens(self) -> list[str] | None:
-        """The tokens of the queries, where there were any."""
-        return self.header.get("tokens")
+        """The tokens of the queries, where there were any, pieces of bytes as the text that they are."""
+        return self.as_read(self.header.get("tokens"))
 
     @property
     def key_tokens(self) -> list[str] | None:
         """The tokens of the keys: the queries' own unless the dump says otherwise."""
-        return self.header.get("key_tokens", self.tokens)
+        if "key_tokens" not in self.header:
+            return self.tokens
+        return self.as_read(self.header["key_tokens"])
+
+    def as_read(self, tokens: list[str] | None) -> list[str] | None:
+        """Tokens as people read them: `Ġlove` of a byte-level vocabulary is love."""
+        may_be_pieces = tokens and any(token.startswith(("Ġ", "Ċ")) for token in tokens)
+        # A sentence with the letter Ġ in it is in Maltese: its words are words.
+        if not tokens or not may_be_pieces or "Ġ" in (self.sentence or ""):
+            return tokens
+        from attnctl.base.pieces import read_pieces
+
+        return read_pieces(tokens)
 
     @property
     def ids(self) -> list[int] | None:

@@ -41,6 +41,14 @@ CHANGES = {
         lambda x: np.where(np.arange(x.size).reshape(x.shape) == 40, x * 1.0001, x),
         "They are at head 1, query 0, key 4 only.",
     ),
+    "two rows of one head": (
+        "scores",
+        lambda x: np.stack([x[0], x[1, [0, 1, 3, 2, 4, 5]]]),
+        (
+            "The right rows stand in other places: in head 1 query 2 holds query 3, query 3 holds query 2. "
+            "All of them are at head 1."
+        ),
+    ),
     "nothing to say": (
         "scores",
         lambda x: np.sin(3 * x),

@@ -345,3 +345,11 @@ def test_a_plot_saves_and_shows_itself(tmp_path):
     with pytest.raises(attnctl.AttnError, match=r"\.svg or \.png, not '\.gif'"):
         picture.save(tmp_path / "x.gif")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.svg"]
+
+
+def test_a_picture_has_emoji_whole(tmp_path):
+    attnctl.run("👩\u200d🚀 loves\u202e AI").save(tmp_path / "emoji.svg")
+    drawn = (tmp_path / "emoji.svg").read_text()
+    assert "👩\u200d🚀" in drawn
+    assert "\\u200d" not in drawn
+    assert "\u202e" not in drawn

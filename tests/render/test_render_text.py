@@ -57,6 +57,22 @@ def test_tokens_are_seen_and_never_obeyed(token, shown):
     assert text.token_text(token) == shown
 
 
+@pytest.mark.parametrize(
+    ("token", "shown"),
+    [
+        ("👩\u200d🚀", "👩\u200d🚀"),
+        ("👩🏽\u200d💻", "👩🏽\u200d💻"),
+        ("🏳\ufe0f\u200d🌈", "🏳\ufe0f\u200d🌈"),
+        ("a\u200d👧", "a\\u200d👧"),
+        ("👩\u200d", "👩\\u200d"),
+        ("👩\u200d\u200d👧", "👩\\u200d\\u200d👧"),
+        ("👩\u200b👧", "👩\\u200b👧"),
+    ],
+)
+def test_emoji_are_whole_in_pictures(token, shown):
+    assert text.token_text(token, joined=True) == shown
+
+
 @UNHURRIED
 @given(ANYTHING)
 def test_nothing_invisible_reaches_the_screen(token):

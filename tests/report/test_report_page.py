@@ -248,6 +248,27 @@ def test_weights_of_a_whole_model_fit_into_five_megabytes(tmp_path):
     assert "kept to four decimals here" in path.read_text()
 
 
+def layers_of_a_model(d_k):
+    """Six layers of twelve heads over fourteen tokens, every step of them."""
+    draw = np.random.RandomState(0)
+    layers = []
+    for layer in range(6):
+        arrays = {name: draw.standard_normal((12, 14, d_k)).astype("float32") for name in "QKV"}
+        trace = attnctl.attend(arrays, dtype="float32")
+        trace.header.update(model="any", layer=layer)
+        layers.append(trace)
+    return layers
+
+
+@pytest.mark.parametrize(("d_k", "has_both"), [(64, False), (8, True)])
+def test_a_page_of_all_layers_is_small_and_holds_q_and_k_together(d_k, has_both, tmp_path):
+    path = write(layers_of_a_model(d_k), tmp_path / "x.html")
+    assert path.stat().st_size < 500_000
+    for trace in read(path):
+        assert {"scores", "scaled_scores", "attention_weights"} <= {*trace}
+        assert ("Q" in trace, "K" in trace) == (has_both, has_both)
+
+
 def test_more_traces_than_anyone_looks_at_are_refused(tmp_path):
     path = tmp_path / "x.html"
     with pytest.raises(AttnError, match="201 traces: a page holds 200; pick one with --trace"):

@@ -11,8 +11,8 @@ from command_line import call
 import attnctl
 from attnctl.drawing.pictures.png import MONO
 from attnctl.pages.code_picture import check_picture
-from attnctl.pages.patterns import say_pattern
 from attnctl.pages.program import code_lines, compare, shown_blocks
+from attnctl.verbs.check.places import say_pattern
 from attnctl.verbs.check.report import ProgramListing
 
 WRONG = """import numpy as np

@@ -495,7 +495,7 @@ NARROW = 0.62
 
 def escape_xml(text: str) -> str:
     """Characters that mean something in XML as entities; what XML 1.0 does not allow shown escaped."""
-    return safe(text).translate(ENTITIES)
+    return safe(text, joined=True).translate(ENTITIES)
 
 
 def coordinate(value: float) -> str:

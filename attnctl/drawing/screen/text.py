@@ -18,6 +18,8 @@ UNSEEN = frozenset((0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0)).uni
 
 JOINED = frozenset("\ufe0e\ufe0f")  # variation selectors: they belong to the emoji before them
 
+JOINER = "\u200d"
+
 PLAINER = {
     "ᵀ": "^T",
     "√": "sqrt ",
@@ -40,16 +42,19 @@ NARROW = str.maketrans(dict.fromkeys("ᵀ√·−∞×…–→′θΔℓ␣Σ�
 """Our own symbols are a cell each: text of these and ASCII needs no table of widths."""
 
 
-def visible(text: str) -> str:
+def visible(text: str, *, joined: bool = False) -> str:
     r"""The text with every character seen: controls, overrides and zero-width ones escaped.
 
-    A combining mark with nothing before it gets a dotted circle to sit on. Spaces stay.
+    A combining mark with nothing before it gets a dotted circle to sit on. Spaces stay. What joins two
+    emoji stays where it is `joined`, in pictures: terminals do not agree on how many cells those take.
     """
     if text.isascii() and text.isprintable():
         return text
     seen: list[str] = []
-    for char in text:
-        if char in NAMED:
+    for place, char in enumerate(text):
+        if joined and char == JOINER and joins_emoji(text, place):
+            seen.append(char)
+        elif char in NAMED:
             seen.append(NAMED[char])
         elif not char.isprintable() or ord(char) in UNSEEN:
             seen.append(escape(char))
@@ -60,12 +65,20 @@ def visible(text: str) -> str:
     return "".join(seen)
 
 
-def safe(line: str) -> str:
+def joins_emoji(text: str, place: int) -> bool:
+    from unicodedata import category
+
+    before = text[:place].rstrip("\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff")[-1:]
+    after = text[place + 1 : place + 2]
+    return bool(before and after) and category(before) == category(after) == "So"
+
+
+def safe(line: str, *, joined: bool = False) -> str:
     """The line as it is, unless a terminal would act on something in it: then all of it made visible.
 
     Views make what they say visible themselves; this stands where things are printed.
     """
-    return line if line.isprintable() else visible(line)
+    return line if line.isprintable() else visible(line, joined=joined)
 
 
 def shell_line(words: Iterable[str]) -> str:
@@ -94,9 +107,9 @@ def encodable(text: str, encoding: str) -> str:
     )
 
 
-def token_text(token: str, encoding: str = "utf-8") -> str:
+def token_text(token: str, encoding: str = "utf-8", *, joined: bool = False) -> str:
     """A token as a label: nothing in it invisible, not even a space or its being empty."""
-    return encodable(visible(token).replace(" ", "␣"), encoding) if token else '""'
+    return encodable(visible(token, joined=joined).replace(" ", "␣"), encoding) if token else '""'
 
 
 def cells(text: str) -> int:

@@ -117,9 +117,15 @@ def places_along(
 
 
 def sheet_of(
-    trace: Trace, name: str, total: int, heads: Sequence[int] | None = None, encoding: str = "utf-8"
+    trace: Trace,
+    name: str,
+    total: int,
+    heads: Sequence[int] | None = None,
+    encoding: str = "utf-8",
+    *,
+    joined: bool = False,
 ) -> Sheet:
-    """The matrices of a step, of these heads only (None: all `total`)."""
+    """The matrices of a step, of these heads only (None: all `total`); `joined` keeps emoji whole."""
     array = trace[name]
     axes = trace.steps[name].axes
     chosen = places_along(axes, array.shape, total, heads)
@@ -132,7 +138,7 @@ def sheet_of(
     def labels(axis: int) -> Sequence[str]:
         tokens = trace.tokens_along(name, axis)
         if tokens is not None:
-            return number_repeats(token_text(token, encoding) for token in tokens)
+            return number_repeats(token_text(token, encoding, joined=joined) for token in tokens)
         if axes[axis] == "head":
             return [word(axis, place) for place in chosen[axis]]
         digits = len(str(array.shape[axis] - 1))

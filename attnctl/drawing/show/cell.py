@@ -122,7 +122,7 @@ def labels(trace: Trace, axis: int) -> list[str]:
     if tokens is None:
         kind = trace.steps[WEIGHTS].axes[axis]
         return [f"{kind} {place}" for place in range(trace[WEIGHTS].shape[axis])]
-    return [visible(token) for token in tokens]
+    return [visible(token, joined=True) for token in tokens]
 
 
 # --- scenes ---

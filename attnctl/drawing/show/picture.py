@@ -45,10 +45,14 @@ def picture_of(traces: Sequence[Trace], view: View = USUAL) -> Picture:
 
     first = traces[0]
     is_one_sentence = len({trace.sentence for trace in traces}) == 1
-    title = visible(first.sentence or "attention") if is_one_sentence else f"{len(traces)} sentences"
+    title = (
+        visible(first.sentence or "attention", joined=True)
+        if is_one_sentence
+        else f"{len(traces)} sentences"
+    )
     about: tuple[str, ...] = ()
     if len(traces) == 1 or are_layers(traces):
-        words = [visible(fact) for fact in facts(first)]
+        words = [visible(fact, joined=True) for fact in facts(first)]
         about = (" · ".join(words),) if words else ()
     return draw(plots, title, about)
 
@@ -59,7 +63,9 @@ def plots_of_trace(trace: Trace, view: View, *, is_titled: bool) -> list[Plot]:
     names = steps_to_draw(trace, view)
     plots = [plot_of(load_sheet(trace, name), name, heads, view) for name in names]
     if is_titled:
-        plots[0] = replace(plots[0], title=f"{visible(trace.sentence or '')}: {plots[0].title}")
+        plots[0] = replace(
+            plots[0], title=f"{visible(trace.sentence or '', joined=True)}: {plots[0].title}"
+        )
     return plots
 
 
@@ -104,7 +110,7 @@ def plot_of(trace: Trace, name: str, heads: int, view: View) -> Plot:
 
 def whole_plot(trace: Trace, name: str, heads: int, view: View) -> Plot:
     step = trace.steps[name]
-    sheet = sheet_of(trace, name, heads, view.heads)
+    sheet = sheet_of(trace, name, heads, view.heads, joined=True)
     notes = (sheet.left_out(MOST_PANELS),) if len(sheet.indices) > MOST_PANELS else ()
     matrices = zip(sheet.captions, sheet.indices, strict=True)
     panels = [Panel(caption, sheet.array[index]) for caption, index in islice(matrices, MOST_PANELS)]

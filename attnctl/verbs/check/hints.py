@@ -17,7 +17,7 @@ from attnctl.math import Array
 from attnctl.math.ops import Given
 from attnctl.mistakes.mistake import WrongStep
 from attnctl.mistakes.plants import in_digits
-from attnctl.verbs.check.places import find_heads_of_others, find_other_places
+from attnctl.verbs.check.places import find_heads_of_others, find_other_places, find_other_rows
 from attnctl.verbs.check.search import EXPLAINED, Search
 from attnctl.verbs.check.sights import say_sight
 
@@ -83,6 +83,7 @@ def relate(case: WrongStep) -> str:
         or find_other_array(case)
         or find_other_input(case)
         or find_heads_of_others(case)
+        or find_other_rows(case)
     )
 
 

@@ -8,13 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnctl.base.words import all_of
+from attnctl.base.words import all_of, plural
 from attnctl.math import Array
 from attnctl.math.ops import Given, Unstated
 from attnctl.mistakes.mistake import WrongStep
 
 SAME = 1e-3
 """Numbers are others when what is left of them is less than this part."""
+
+EXACT = 1e-6
+"""The same of a single factor and of single rows, in parts of the largest number: less would be chance."""
 
 MOST_COMPARED = 20_000_000
 """Numbers that looking for slices among others may compare."""
@@ -33,6 +36,13 @@ class Moved(NamedTuple):
     there: int
 
 
+class MovedRow(NamedTuple):
+    """A row, and the place where the right numbers that it holds should be."""
+
+    here: tuple[int, ...]
+    there: tuple[int, ...]
+
+
 def find_other_places(case: WrongStep) -> str:
     """Say which slices of the right numbers the found ones are, along some axis; nothing if none are."""
     axes = case.record.trace.steps[case.first].axes
@@ -44,6 +54,26 @@ def find_other_places(case: WrongStep) -> str:
         along_one_axis(found, right, axes, case.begin)
         or by_factors(found, right, axes)
         or in_another_view(case)
+    )
+
+
+def find_other_rows(case: WrongStep) -> str:
+    """Say which rows hold the right numbers of others, where that is true of all that are wrong."""
+    axes = case.record.trace.steps[case.first].axes
+    return say_moved_rows(case.found, case.expected.value, axes, case.begin)
+
+
+def say_pattern(found: Array, right: Array, axes: Sequence[str]) -> str:
+    """What wrong numbers have in common with the right ones, explained by a known mistake or not."""
+    if found.shape != right.shape or len(axes) != found.ndim:
+        return ""
+    if not (np.isfinite(found).all() and np.isfinite(right).all()):
+        return ""
+    return (
+        by_one_factor(found, right)
+        or along_one_axis(found, right, axes, 0)
+        or by_factors(found, right, axes)
+        or say_moved_rows(found, right, axes, 0)
     )
 
 
@@ -107,6 +137,18 @@ def say_moves(axis: str, moved: Sequence[Moved], size: int, begin: int) -> str:
     return f"The right numbers stand in other places: {', '.join(listed)}{more}."
 
 
+def by_one_factor(found: Array, right: Array) -> str:
+    size = float(np.square(right).sum())
+    if not size or found.size < 4:
+        return ""
+
+    factor = float((found * right).sum()) / size
+    is_factor = np.abs(found - factor * right).max() <= EXACT * np.abs(found).max()
+    if is_factor and abs(factor - 1) > EXACT:
+        return f"Every number is {factor:.4g} times what it should be."
+    return ""
+
+
 def by_factors(found: Array, right: Array, axes: Sequence[str]) -> str:
     """A factor for each head, row or member, or for each column."""
     for number, axis in enumerate(axes):
@@ -127,6 +169,66 @@ def by_factors(found: Array, right: Array, axes: Sequence[str]) -> str:
         if is_explained and are_several:
             return f"The numbers are right but for a factor by {axis}: {say_factors(factors)}."
     return ""
+
+
+def say_moved_rows(found: Array, right: Array, axes: Sequence[str], begin: int) -> str:
+    """Which rows hold the right numbers of others; "" unless that explains every wrong row."""
+    is_row = found.ndim >= 2 and found.shape[-1] >= 2
+    if not is_row or found.size * (found.size // found.shape[-1]) > MOST_COMPARED:
+        return ""
+    if found.shape != right.shape or not np.isfinite(right).all():
+        return ""
+    moved = match_rows(found, right)
+    if not moved:
+        return ""
+
+    firsts = [begin if axis == "query" else 0 for axis in axes[:-1]]
+    near = [row for row in moved if row.here[:-1] == row.there[:-1]]
+    if not near:
+        first = moved[:MOST_LISTED]
+        names = [
+            (spell_place(axes, row.here, firsts), spell_place(axes, row.there, firsts)) for row in first
+        ]
+        listed = [f"{here} holds {there}" for here, there in names]
+        return f"The right rows stand in other places: {'; '.join(listed)}{say_rest(moved, listed)}."
+
+    lead = near[0].here[:-1]
+    where = f"in {spell_place(axes, lead, firsts)} " if lead else ""
+    listed = []
+    for row in near[:MOST_LISTED]:
+        if row.here[:-1] == lead:
+            here, there = (spell_place(axes[-2:], place[-1:], firsts[-1:]) for place in row)
+            listed.append(f"{here} holds {there}")
+    return f"The right rows stand in other places: {where}{', '.join(listed)}{say_rest(moved, listed)}."
+
+
+def match_rows(found: Array, right: Array) -> list[MovedRow]:
+    """The rows that are wrong, each with the place of its numbers; none if one of them is nowhere."""
+    right_rows = right.reshape(-1, found.shape[-1])
+    allowed = EXACT * max(float(np.abs(right).max()), 1e-300)
+    moved: list[MovedRow] = []
+    for here in np.ndindex(found.shape[:-1]):
+        row = found[here]
+        if np.abs(row - right[here]).max() <= allowed:
+            continue
+        gaps = np.abs(right_rows - row).max(axis=1)
+        nearest = int(gaps.argmin())
+        if not gaps[nearest] <= allowed:
+            return []
+        there = np.unravel_index(nearest, found.shape[:-1])
+        moved.append(MovedRow(here, tuple(map(int, there))))
+    return moved
+
+
+def spell_place(axes: Sequence[str], place: Sequence[int], firsts: Sequence[int]) -> str:
+    """head 0 query 4."""
+    parts = zip(axes, place, firsts, strict=False)
+    return " ".join(f"{axis} {first + number}" for axis, number, first in parts)
+
+
+def say_rest(moved: Sequence[MovedRow], listed: Sequence[str]) -> str:
+    rest = len(moved) - len(listed)
+    return f"; {plural(rest, 'other row')} likewise" if rest else ""
 
 
 def say_factors(factors: Array) -> str:

@@ -46,7 +46,7 @@ def dumps_picture(found: Sequence[Difference]) -> Picture:
     assert alignment is not None
     sentences = []
     for side, trace in (("A", alignment.a), ("B", alignment.b)):
-        if words := visible(trace.sentence or ""):
+        if words := visible(trace.sentence or "", joined=True):
             sentences.append(f"{side}: {words}")
     return draw(plots, "B − A", tuple(sentences) if len(found) == 1 else ())
 

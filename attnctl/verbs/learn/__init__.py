@@ -18,7 +18,7 @@ from attnctl.base.setting import Form, Setting, list_of
 from attnctl.base.values import FILE_NAME, WORD, BadValueError, Json, Path, Problem, Reader, refuse, words
 from attnctl.base.words import did_you_mean
 from attnctl.drawing.screen.text import visible
-from attnctl.drawing.show import formula_of
+from attnctl.drawing.show import View, formula_of
 from attnctl.inputs.config import yaml
 from attnctl.inputs.config.form import settings_of
 from attnctl.inputs.config.load import load, read_as
@@ -283,13 +283,17 @@ SECONDS = 20  # what a program of a few lines may take
 
 def begin_program(lesson: Lesson, trace: Trace) -> str:
     """The file that a learner goes on from: what the lesson gives, and what is to be written."""
-    lines = [comment(f"{lesson.title}: {trace.sentence or ''}"), "import numpy as np", ""]
+    from attnctl.drawing.show.program.libraries import LIBRARIES
+    from attnctl.drawing.show.program.text import LectureProgram
+
+    library = LIBRARIES["numpy"]
+    program = LectureProgram(trace, library, View())
     for step in trace.steps.values():
         is_given = isinstance(step.op, Given) or step.name == X
         if is_given and step.name != EMBEDDINGS and step.name.isidentifier():
-            numbers = np.array_repr(trace[step.name], precision=6)
-            lines.append(f"{step.name} = np.{numbers}  {comment(axes_text(step))}")
+            program.write_given(step)
 
+    lines = [comment(f"{lesson.title}: {trace.sentence or ''}"), *library.imports, "", *program.lines]
     lines += ["", "# Write these, a line each, and save: every line that is there is checked."]
     for step in steps_to_write(lesson, trace):
         lines.append(comment(f"{step.name}: {formula_of(step)}  {axes_text(step)}"))

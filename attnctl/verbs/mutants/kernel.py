@@ -1,6 +1,9 @@
 """Kernels as files of NumPy: the lines of attention, and in place of some those that make a mistake.
 
-The mutants are those of the catalogue.
+The mutants are those of the catalogue. Transposed arrays and sums are spelled as in a run's program
+(`--as numpy`). The rest has a form of its own: that program is of one trace, its sizes and rules written
+out, while a kernel takes any, its options are parameters, and wrong lines are planted by the names of the
+steps that they give.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from types import CodeType
 from typing import Any, NamedTuple, Protocol
 
 from attnctl.base.dataclass import dataclass
+from attnctl.drawing.show.program.libraries import LIBRARIES
 from attnctl.math.derivation import Rotary
 from attnctl.math.names import (
     BIAS_TABLE,
@@ -41,6 +45,8 @@ OPTIONS = {
     "rope": "", "chunks": "",
 }  # fmt: skip
 """The options of a kernel, and the parameter of each, if it has one."""
+
+NUMPY = LIBRARIES["numpy"]
 
 QUERY, KEY = "np.arange(n)[:, None]", "np.arange(keys)"
 DOCUMENT = 'np.searchsorted(documents, {}, side="right")'
@@ -278,7 +284,7 @@ class Kernel:
                 yield shared, f"np.repeat({name}, heads // {name}.shape[-3], axis=-3)"
             k, v = "K_shared", "V_shared"
 
-        yield "scores", f"{q} @ {k}.swapaxes(-1, -2)"
+        yield "scores", f"{q} @ {NUMPY.transposed(k)}"
         yield "scaled_scores", "scores / d_k**0.5"
         for before, step in pairwise(self.scores):
             yield from self.of_scores(before, step)
@@ -338,13 +344,13 @@ class Kernel:
         """The keys in two halves, each with a softmax of its own, and the merge of both."""
         halves = f"np.array_split({s}, 2, axis=-1)"
         yield "chunk_logsumexp", f"np.stack([logsumexp_of(s) for s in {halves}])"
-        yield "logsumexp", "logsumexp_of(np.moveaxis(chunk_logsumexp, 0, -1))"
+        yield "logsumexp", f"logsumexp_of({NUMPY.moved_to_end('chunk_logsumexp', 0)})"
         both = f"zip({halves}, np.array_split({v}, 2, axis=-2))"
         yield "chunk_outputs", f"np.stack([softmax(s) @ v for s, v in {both}])"
         total = self.asked("sink", "np.logaddexp(logsumexp, sink[:, None])", "logsumexp")
         yield "total", f"np.where(np.isneginf({total}), 0, {total})"
         yield "chunk_shares", "np.exp(chunk_logsumexp - total)"
-        yield "head_outputs", "(chunk_shares[..., None] * chunk_outputs).sum(axis=0)"
+        yield "head_outputs", NUMPY.reduce("sum", "(chunk_shares[..., None] * chunk_outputs)", 0)
 
     def back(self) -> Iterator[CodeLine]:
         """From the gradient by the output to those by Q, K and V, against the order of `forward`."""
@@ -355,9 +361,9 @@ class Kernel:
         v = "V_shared" if is_grouped else "V"
         k = "K_shared" if is_grouped else f"K{rotated}"
 
-        yield "d_attention_weights", f"d_head_outputs @ {v}.swapaxes(-1, -2)"
-        yield f"d_{v}", "attention_weights.swapaxes(-1, -2) @ d_head_outputs"
-        yield "delta", "(d_head_outputs * head_outputs).sum(axis=-1)"
+        yield "d_attention_weights", f"d_head_outputs @ {NUMPY.transposed(v)}"
+        yield f"d_{v}", f"{NUMPY.transposed('attention_weights')} @ d_head_outputs"
+        yield "delta", NUMPY.reduce("sum", "(d_head_outputs * head_outputs)", -1)
 
         back = self.scores[::-1]
         yield f"d_{back[0]}", "attention_weights * (d_attention_weights - delta[..., None])"
@@ -369,11 +375,11 @@ class Kernel:
 
         yield "d_scores", "d_scaled_scores / d_k**0.5"
         yield f"d_Q{rotated}", f"d_scores @ {k}"
-        yield f"d_{k}", f"d_scores.swapaxes(-1, -2) @ Q{rotated}"
+        yield f"d_{k}", f"{NUMPY.transposed('d_scores')} @ Q{rotated}"
         if is_grouped:
             for name, step in (("K", f"d_K{rotated}"), ("V", "d_V")):
                 shape = f"*d_{name}_shared.shape[:-3], {name}.shape[-3], -1, *d_{name}_shared.shape[-2:]"
-                yield step, f"d_{name}_shared.reshape({shape}).sum(axis=-3)"
+                yield step, NUMPY.reduce("sum", f"d_{name}_shared.reshape({shape})", -3)
         if is_rotated:
             for name in ("Q", "K"):
                 yield f"d_{name}", f"rotate(d_{name}_rotated, positions=-np.arange(n))"
@@ -525,7 +531,7 @@ class Kernel:
             return ", ".join(f"{name}.astype(q.dtype)" for name in self.results)
         out = "head_outputs"
         if self.results == ("concat",):
-            out = "concat.reshape(*concat.shape[:-1], Q.shape[-3], -1).swapaxes(-3, -2)"
+            out = NUMPY.heads_exchanged("concat.reshape(*concat.shape[:-1], Q.shape[-3], -1)")
         return f"{out}.astype(q.dtype)"
 
     def text(self, right: Kernel | None = None, name: str = "") -> str:
@@ -539,7 +545,7 @@ class Kernel:
         for helper, source in HELPERS.items():
             if re.search(rf"\b{helper}\(", code):
                 code = f"{source}\n\n{code}"
-        code = f"import numpy as np\n\n\n{code}"
+        code = "\n".join([*NUMPY.imports, "", "", code])
         if self.mistake:
             code = f'"""{self.mistake.name}: {self.mistake.why}"""\n\n{code}'
         return code

@@ -43,7 +43,7 @@ def plots_of(found: StatsReport) -> list[Plot]:
     plots = measures(found) if found.dumps else []
     if found.rolled is not None:
         tokens = found.tokens or [str(place) for place in range(len(found.rolled))]
-        labels = number_repeats(map(token_text, tokens))
+        labels = number_repeats(token_text(token, joined=True) for token in tokens)
         layers = plural(len(found.dumps), "layer")
         about = f"how much of each token (across) has reached each place (down) after {layers}"
         plots.append(Plot("rollout", (about,), [Panel("", found.rolled)], rows=labels, columns=labels))
