@@ -47,6 +47,9 @@ MOST_TRIED_AT_ONCE = 4
 KEYS_FIRST, SINK_FIRST = slice(None, -1), slice(1, None)
 """The columns of keys beside that of a sink, which is the last one as a rule."""
 
+NEAR_VALUES = 3
+"""Arrays behind values that are looked at: values are made of no weights of their own."""
+
 REDUCED = frozenset({"max", "amax", "min", "amin", "sum", "mean"})
 
 SUMMED = "feature"
@@ -227,6 +230,8 @@ class AttentionFinder:
                 continue
             if not self.is_attention(chain, v) or is_of_gradients(graph.value(chain[-1])):
                 continue
+            if {*chain} & {*graph.ancestors(v, most=NEAR_VALUES)}:
+                continue  # weights with what was made of them, as in an entropy
             # Without a softmax it may be something else that merely looks like one.
             is_sure = any(graph.op(line) in SOFT for line in chain)
             return self.noting_why(n, partial(self.read, Way(n, chain, second, is_left)), is_sure=is_sure)

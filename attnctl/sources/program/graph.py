@@ -37,6 +37,9 @@ from attnctl.sources.program.run import SPACING, Recording
 PRODUCTS = frozenset(
     {"@", "matmul", "dot", "bmm", "mm", "mv", "__matmul__", "baddbmm", "inner", "tensordot"}
 )
+SUMS_OF_PRODUCTS = frozenset({"baddbmm", "addmm"})
+"""torch's products of two arrays with a third that is added."""
+
 EINSUM = "einsum"
 
 SOFTMAX = frozenset({"softmax", "_softmax", "log_softmax", "Softmax"})
@@ -112,6 +115,7 @@ class Graph:
         self.of_loops: dict[int, LoopProduct] = {}
         """By expression: what the longest array that it gave is a product of."""
         self.split_einsums()
+        self.split_sums()
 
     def split_einsums(self) -> None:
         """Write einsum of three operands as a product of a product."""
@@ -126,6 +130,26 @@ class Graph:
                 if terms is not None and len(terms) == 4:
                     self.split(n, operands, terms)
                     break
+
+    def split_sums(self) -> None:
+        """Write baddbmm(bias, q, k) as a product, times what it is multiplied by, and a sum."""
+        for n in [*self.events]:
+            if self.op(n) not in SUMS_OF_PRODUCTS or not self.has_value(n):
+                continue
+            operands = self.parents(n)
+            if len(operands) != 3:
+                continue
+            added, left, right = operands
+            ways = list(contractions(self.value(left).shape, self.value(right).shape, self.value(n).shape))
+            if not ways:
+                continue
+            product = multiply(self.value(left), self.value(right), ways[0])
+            both = [np.broadcast_to(each, product.shape).ravel() for each in (product, self.value(added))]
+            alpha = float(np.linalg.lstsq(np.stack(both, axis=1), self.value(n).ravel(), rcond=None)[0][0])
+            made = self.make_event(n - 1, n, (alpha * product).astype(self.value(n).dtype), [left, right])
+            self.products[made] = Product(left, right, *ways[0], as_whole(alpha))
+            self.products[n] = None
+            self.events[n].parents = (made, added)
 
     def make_event(
         self, number: int, of: int, value: Array, parents: Sequence[int], function: str = MADE

@@ -303,6 +303,11 @@ class Meaning:
             is_before = n < steps.attention.output and not self.is_computed(n)
             if fits and is_before and (is_out or graph.events[n].site in beside):
                 candidates.append(n)
+        is_of_layers = len({(graph.events[n].site, graph.value(n).shape) for n in candidates}) == 1
+        if len(candidates) > 1 and is_of_layers and "W_V" in steps.events:
+            # Each layer has one: the next that was made behind its other weights.
+            later = [n for n in candidates if n > steps.events["W_V"][0]]
+            return min(later, default=None)
         if len(candidates) == 1:
             return candidates[0]
         return None

@@ -201,7 +201,7 @@ class Origins:
     def with_bias(self, n: int) -> Projection | None:
         graph = self.graph
         value = self.graph.value(n)
-        if graph.op(n) not in {"+", "add", "in place +"}:
+        if graph.op(n) not in {"+", "add", "in place +", "addmm"}:
             return None
         for product, bias in permutations(graph.parents(n), 2):
             if graph.value(product).shape != value.shape:

@@ -51,7 +51,12 @@ def table_added(graph: Graph, x: int) -> AddedTable | None:
 
 def reads_waves(graph: Graph, n: int) -> bool:
     near = (n, *graph.ancestors(n, most=MOST_ON_THE_WAY))
-    return any(graph.op(m) in WAVES for m in near)
+    if any(graph.op(m) in WAVES for m in near):
+        return True
+    # Loops over single numbers leave no waves to be seen: only what they filled in, with cos 0 first.
+    is_filled = any(graph.events[m].function == "in place" for m in near)
+    first = graph.value(n).reshape(-1, graph.value(n).shape[-1])[0]
+    return is_filled and bool(np.isin(first, (0.0, 1.0)).all() and (first == 1).any())
 
 
 def is_usual(rows: Array) -> bool:
@@ -68,6 +73,8 @@ def where_waves_are_made(graph: Graph, positions: int) -> int:
     """The power of 10,000 in a table, or the exponential for it; the sine or cosine that is there twice."""
     near = [*graph.ancestors(positions, most=MOST_ON_THE_WAY)]
     waves = [n for n in near if graph.op(n) in WAVES]
+    if not waves:
+        return positions
     if len({graph.op(n) for n in waves}) < 2:
         return max(waves)
     return next((n for n in near if graph.op(n) in POWERS), positions)

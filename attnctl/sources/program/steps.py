@@ -55,6 +55,9 @@ from attnctl.sources.program.visibility import (
 
 SAYS_MODE = re.compile(r"^\s*\w[\w.\[\]]*\.(eval|train)\(\s*\)|=.*\.(eval)\(\s*\)\s*$")
 
+NEAR_ONE = 1e-4
+"""How far a factor may be off what it is said to be."""
+
 MOST_DROPPED = 0.9
 """The share of all weights that dropout makes 0; where more are, they were hidden."""
 
@@ -322,6 +325,7 @@ class StepReader:
     def let_scaled_otherwise(self, steps: Steps) -> None:
         """Take 1 / √N as meant beside a softcap, of an N that is no size here: Gemma 2 says its own."""
         if "softcap" not in steps.options:
+            self.let_temperature(steps)
             return
         scale = steps.prescale * steps.attention.factor
         if SCORES in steps.arrays:
@@ -335,6 +339,22 @@ class StepReader:
         steps.options["scale"] = float(1 / np.sqrt(meant))
         steps.note(
             f"Its scores are divided by √{meant}, a number of its own, as Gemma 2's are: taken as meant."
+        )
+
+    def let_temperature(self, steps: Steps) -> None:
+        """Take a number as meant that scores are divided by once they were divided by √d_k."""
+        lines = steps.attention.lines[: begins_softmax(self.graph, steps.attention.lines)]
+        scales = [steps.prescale, steps.attention.factor]
+        scales += [ratio(before.array, now.array) for before, now in itertools.pairwise(lines)]
+        factors = [scale for scale in scales if scale not in {0.0, 1.0}]
+        if len(factors) != 2:
+            return
+        usual, more = (factor * np.sqrt(steps.arrays["Q"].shape[-1]) for factor in factors)
+        if abs(usual - 1) > NEAR_ONE or abs(more - 1) <= NEAR_ONE:
+            return
+        steps.options["scale"] = float(np.prod(factors))
+        steps.note(
+            f"Its scores are divided by {1 / factors[1]:.4g} besides: a temperature, taken as meant."
         )
 
     def reads_states(self, attention: Attention) -> bool:

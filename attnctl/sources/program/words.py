@@ -27,6 +27,12 @@ SAYS_IN_ALL = re.compile(
 )
 """`the last 4 tokens, itself included`."""
 
+WINDOWS = ("window", "window_size", "sliding_window", "WINDOW", "W")
+"""What the width of a window is called where its program sets it."""
+
+SHORT = 2
+"""Letters of a name that may stand for any of these."""
+
 LESS_ONE = re.compile(r"-\s*1\b")
 NAME = re.compile(r"[a-z_]\w*", re.IGNORECASE)
 
@@ -59,7 +65,10 @@ def numbers_of(count: str, text: str) -> set[int]:
     if name is None:
         return set()
     less = 1 if LESS_ONE.search(count) else 0
-    return {number - less for number in integers_of(name[0], text)}
+    integers = integers_of(name[0], text)
+    if not integers and len(name[0]) <= SHORT:  # a parameter, perhaps, of what is called a window elsewhere
+        integers = {number for window in WINDOWS for number in integers_of(window, text)}
+    return {number - less for number in integers}
 
 
 def integers_of(name: str, text: str) -> set[int]:
@@ -85,6 +94,10 @@ def bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             pairs = [(target, value) for target in targets]
         case ast.AnnAssign(target=target, value=ast.expr() as value):
             pairs = [(target, value)]
+        case ast.Call(func=ast.Attribute(attr="add_argument"), args=[ast.Constant(value=str(option)), *_]):
+            values = [each.value for each in node.keywords if each.arg == "default"]
+            yield from ((option.lstrip("-").replace("-", "_"), value) for value in values)
+            return
         case ast.keyword(arg=str(argument), value=value):
             yield argument, value
             return

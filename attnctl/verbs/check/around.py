@@ -34,10 +34,39 @@ def broken_around(handing: Handing, steps: Steps, earlier: Sequence[Steps]) -> I
         words = "the output is added to what the norm gave, and what came before the norm is lost"
         yield f"{place_of(graph, residual)}: {words}: write x = x + attention(norm(x))."
 
+    if has_one_head_again(steps):
+        place = place_of(graph, steps.attention.product)
+        where = one_object_again(handing, place.path, graph.site(steps.attention.product).file) or str(
+            place
+        )
+        yield f"{where}: all heads are one and the same, with the same weights: make one for each head."
+
     shared = list_of_all_calls(handing, steps)
     if shared is not None and begins_with_another(steps, earlier):
         words = f"{shared.name} is one list for all calls, and keys of another sequence are still in it"
         yield f"{shared.place}: {words}: write {shared.name}=None, and make a list where it is None."
+
+
+# --- heads that are one ---
+
+
+def has_one_head_again(steps: Steps) -> bool:
+    """True if all heads project the same rows by the same weights."""
+    heads = steps.options.get("heads", 1)
+    weights = [steps.arrays.get(f"W_{name}") for name in "QKV"]
+    if heads < 2 or any(weight is None or weight.shape[1] % heads for weight in weights):
+        return False
+    split = [weight.reshape(len(weight), heads, -1) for weight in weights if weight is not None]
+    return all((each == each[:, :1]).all() for each in split)
+
+
+def one_object_again(handing: Handing, path: str, file: str) -> str | None:
+    """Where a list holds one object several times: [Head(d)] * heads."""
+    for node in ast.walk(handing.tree(file) or ast.Module([], [])):
+        match node:
+            case ast.BinOp(left=ast.List(elts=[ast.Call()]), op=ast.Mult()):
+                return f"{path}:{node.lineno}:{node.col_offset + 1}"
+    return None
 
 
 # --- a cache that is a default ---
