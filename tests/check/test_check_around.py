@@ -49,3 +49,73 @@ def test_a_residual_goes_on_with_what_came_before_the_norm(call, tmp_path, block
     broken = [sentence for report in reports for sentence in report.get("broken", ())]
     assert all(sentence.startswith(f"p.py:{line}:9: ") for sentence in broken)
     assert bool(broken) == (line is not None)
+
+
+HEADS = """import numpy as np
+
+rng = np.random.default_rng(91)
+
+
+class Head:
+    def __init__(self, d, width):
+        self.weights = rng.normal(size=(3, d, width))
+
+    def __call__(self, x):
+        q, k, v = (x @ weight for weight in self.weights)
+        scores = q @ k.T / np.sqrt(q.shape[-1])
+        e = np.exp(scores - scores.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True) @ v
+
+
+heads = {heads}
+x = rng.normal(size=(5, 6))
+print(np.concatenate([head(x) for head in heads], axis=-1).round(3))
+"""
+
+CACHE = """import numpy as np
+
+rng = np.random.default_rng(92)
+w_q, w_k, w_v = rng.normal(size=(3, 4, 4))
+
+
+def step(x, {parameters}):
+    keys.append(x @ w_k)
+    values.append(x @ w_v)
+    scores = np.stack(keys) @ (x @ w_q) / 2
+    e = np.exp(scores - scores.max())
+    return e / e.sum() @ np.stack(values)
+
+
+for text in rng.normal(size=(2, 3, 4)):
+    {of_text}
+    print([step(x, {given}).round(3) for x in text])
+"""
+
+OF_EACH = {
+    "parameters": "keys, values",
+    "begin": "",
+    "of_text": "keys, values = [], []",
+    "given": "keys, values",
+}
+OF_ALL = {"parameters": "keys=[], values=[]", "begin": "", "of_text": "", "given": ""}
+
+AROUND = {
+    "heads of their own": (HEADS.format(heads="[Head(6, 3) for _ in range(2)]"), None),
+    "one head": (HEADS.format(heads="[Head(6, 3)] * 2"), "p.py:17:9: all heads are one and the same"),
+    "a cache of each": (CACHE.format(**OF_EACH), None),
+    "a cache of all": (CACHE.format(**OF_ALL), "p.py:7:18: keys is one list for all calls"),
+}
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("what", AROUND)
+def test_what_is_made_once_where_there_should_be_several(call, tmp_path, what):
+    text, expected = AROUND[what]
+    (tmp_path / "p.py").write_text(text)
+    done = call("check", "p.py", "--json")
+    reports = json.loads(done.out)
+    reports = reports if isinstance(reports, list) else [reports]
+    broken = [sentence for report in reports for sentence in report.get("broken", ())]
+    assert done.code == (0 if expected is None else 1), done.out
+    assert all(sentence.startswith(expected or "nothing") for sentence in broken)
+    assert bool(broken) == (expected is not None)

@@ -35,11 +35,8 @@ def broken_around(handing: Handing, steps: Steps, earlier: Sequence[Steps]) -> I
         yield f"{place_of(graph, residual)}: {words}: write x = x + attention(norm(x))."
 
     if has_one_head_again(steps):
-        place = place_of(graph, steps.attention.product)
-        where = one_object_again(handing, place.path, graph.site(steps.attention.product).file) or str(
-            place
-        )
-        yield f"{where}: all heads are one and the same, with the same weights: make one for each head."
+        words = "all heads are one and the same, with the same weights"
+        yield f"{place_of_heads(handing, steps)}: {words}: make one for each head."
 
     shared = list_of_all_calls(handing, steps)
     if shared is not None and begins_with_another(steps, earlier):
@@ -51,22 +48,30 @@ def broken_around(handing: Handing, steps: Steps, earlier: Sequence[Steps]) -> I
 
 
 def has_one_head_again(steps: Steps) -> bool:
-    """True if all heads project the same rows by the same weights."""
+    """True if all heads project the same rows by the same weights, which are no constants."""
     heads = steps.options.get("heads", 1)
     weights = [steps.arrays.get(f"W_{name}") for name in "QKV"]
-    if heads < 2 or any(weight is None or weight.shape[1] % heads for weight in weights):
+    if heads < 2:
         return False
-    split = [weight.reshape(len(weight), heads, -1) for weight in weights if weight is not None]
-    return all((each == each[:, :1]).all() for each in split)
+    for weight in weights:
+        if weight is None or weight.shape[1] % heads or (weight == weight.flat[0]).all():
+            return False
+        of_heads = weight.reshape(len(weight), heads, -1)
+        if (of_heads != of_heads[:, :1]).any():
+            return False
+    return True
 
 
-def one_object_again(handing: Handing, path: str, file: str) -> str | None:
-    """Where a list holds one object several times: [Head(d)] * heads."""
+def place_of_heads(handing: Handing, steps: Steps) -> str:
+    """Where a list holds one object several times, [Head(d)] * heads; else where Q and K are multiplied."""
+    product = steps.attention.product
+    place = place_of(handing.graph, product)
+    file = handing.graph.site(product).file
     for node in ast.walk(handing.tree(file) or ast.Module([], [])):
         match node:
             case ast.BinOp(left=ast.List(elts=[ast.Call()]), op=ast.Mult()):
-                return f"{path}:{node.lineno}:{node.col_offset + 1}"
-    return None
+                return f"{place.path}:{node.lineno}:{node.col_offset + 1}"
+    return str(place)
 
 
 # --- a cache that is a default ---
