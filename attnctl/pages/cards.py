@@ -17,7 +17,7 @@ from attnctl.record import Trace
 from attnctl.record.cells import Speller
 from attnctl.sources.program.text import NOTEBOOK
 from attnctl.verbs.check.places import say_pattern
-from attnctl.verbs.check.report import Finding, Report
+from attnctl.verbs.check.report import Finding, Report, read_broken
 from attnctl.verbs.check.view import format_number, sentences
 
 LETTERS = {"head": "H", "batch": "B", "chunk": "C"}
@@ -62,6 +62,7 @@ def names_of_files(reports: Sequence[Report]) -> dict[str, str]:
 def open_check(reports: Sequence[Report], names: Mapping[str, str]) -> Iterator[str]:
     """What is wrong, as HTML: what to type next, the lines of the program, a card for each mistake."""
     cards = cards_of(reports)
+    yield from broken_cards(reports, names)
     if not cards:
         return
 
@@ -75,6 +76,21 @@ def open_check(reports: Sequence[Report], names: Mapping[str, str]) -> Iterator[
         yield f'<div class="beside-code">{code}{listed}</div>'
     else:
         yield listed
+
+
+def broken_cards(reports: Sequence[Report], names: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong beside steps that are right, each once."""
+    sentences_of_all = dict.fromkeys(sentence for report in reports for sentence in report.broken)
+    if not sentences_of_all:
+        return
+    rows = []
+    for number, sentence in enumerate(sentences_of_all, 1):
+        law = read_broken(sentence)
+        where = law.place.replace(law.file, names.get(law.file, file_name(law.file)), 1)
+        fix = f'<p class="fix"><b>Instead</b> {text(law.fix)}.</p>' if law.fix else ""
+        what = f'<p class="what">{text(capitalised(law.words))}.</p>'
+        rows.append(f'<li value="{number}"><p class="where">{text(where)}</p>{what}{fix}</li>')
+    yield f'<ol class="cards">{"".join(rows)}</ol>'
 
 
 def next_commands(reports: Sequence[Report], names: Mapping[str, str]) -> Iterator[str]:

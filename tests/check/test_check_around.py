@@ -119,3 +119,17 @@ def test_what_is_made_once_where_there_should_be_several(call, tmp_path, what):
     assert done.code == (0 if expected is None else 1), done.out
     assert all(sentence.startswith(expected or "nothing") for sentence in broken)
     assert bool(broken) == (expected is not None)
+
+
+@pytest.mark.usefixtures("in_process")
+def test_what_stands_around_is_on_the_page_and_in_sarif(call, tmp_path):
+    text, _ = AROUND["one head"]
+    (tmp_path / "p.py").write_text(text)
+    call("check", "p.py", "-o", "p.html")
+    page = (tmp_path / "p.html").read_text("utf-8")
+    assert '<p class="where">p.py:17:9</p><p class="what">All heads are one and the same' in page
+    call("check", "p.py", "-o", "p.sarif")
+    (result,) = json.loads((tmp_path / "p.sarif").read_text())["runs"][0]["results"]
+    assert result["ruleId"] == "around-attention"
+    region = result["locations"][0]["physicalLocation"]["region"]
+    assert region == {"startLine": 17, "startColumn": 9}

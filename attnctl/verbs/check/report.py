@@ -38,6 +38,9 @@ OPTION = re.compile("(?:.*; or )?say (--.*) if it is meant")
 ENDS = (OUTPUT, CONCAT, HEAD_OUTPUTS)
 """What comes out, the last first."""
 
+PLACED = re.compile(r"(.+?):(\d+):(\d+): (.+?): (.+)\.")
+"""A sentence on what stands around an attention: where, what, and what to write."""
+
 FINDING_KEYS = ("step", "mistake", "largest_difference", "at", "cell", "words", "fix", "also", "hint")
 
 
@@ -88,6 +91,29 @@ class ProgramListing:
     """What files read instead, with which every attention agreed; only where that was asked for."""
     is_written: bool = False
     """True if the files read so now."""
+
+
+class BrokenLaw(NamedTuple):
+    """What is wrong beside an attention, and where in a program, if it was read off one."""
+
+    words: str
+    fix: str = ""
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.file else ""
+
+
+def read_broken(sentence: str) -> BrokenLaw:
+    """The parts of a sentence of `Report.broken`."""
+    placed = PLACED.fullmatch(sentence)
+    if placed is None:
+        return BrokenLaw(sentence.rstrip("."))
+    file, line, column, words, fix = placed.groups()
+    return BrokenLaw(words, fix, file=file, line=int(line), column=int(column))
 
 
 @dataclass(frozen=True)
@@ -384,7 +410,7 @@ class CheckedTrace:
             return f"agrees with {self.report.unasked}"
         if not self.report.findings:
             if self.report.broken:
-                return self.report.broken[0].partition(": ")[2].rstrip(".")
+                return read_broken(self.report.broken[0]).words
             return "" if self.report.agrees else "cannot tell"
         first = self.report.findings[0]
         return f"{first.step}: {first.words}" if first.words else f"{first.step} is wrong"

@@ -12,15 +12,18 @@ from urllib.parse import quote
 
 from attnctl.base import __version__
 from attnctl.store.files import encode_json, json_text, sink
-from attnctl.verbs.check.report import CheckedTrace, Finding, Report
+from attnctl.verbs.check.report import CheckedTrace, Finding, Report, read_broken
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 UNEXPLAINED = "wrong-step"
 """The rule of what no known mistake explains."""
 NOT_JUDGED = "not-judged"
+AROUND = "around-attention"
+"""The rule of what is wrong beside steps that are right: two calls, a residual, a cache."""
 
 MEANING = {
     UNEXPLAINED: "A step does not follow from those before it, and no known mistake explains it",
+    AROUND: "Each step is right, and what stands around them is not",
     NOT_JUDGED: "A recorded step could not be judged",
 }
 
@@ -64,6 +67,8 @@ def write_sarif(found: Sequence[Report | CheckedTrace], stream: IO[Any]) -> None
 def results_of(report: Report) -> Iterator[SarifResult]:
     for finding in report.findings:
         yield result_of(report, finding)
+    for sentence in report.broken:
+        yield result_of_broken(sentence)
     for unjudged in report.cannot_tell:
         yield SarifResult(
             NOT_JUDGED,
@@ -73,6 +78,18 @@ def results_of(report: Report) -> Iterator[SarifResult]:
             location=named_location(unjudged.step),
             step=unjudged.step,
         )
+
+
+def result_of_broken(sentence: str) -> SarifResult:
+    """What stands around an attention, at its place in a program."""
+    law = read_broken(sentence)
+    location = named_location("attention")
+    if law.file:
+        location["physicalLocation"] = {
+            "artifactLocation": {"uri": quote(law.file)},
+            "region": {"startLine": law.line, "startColumn": law.column},
+        }
+    return SarifResult(AROUND, MEANING[AROUND], "error", sentence, location=location, step="attention")
 
 
 def result_of(report: Report, finding: Finding) -> SarifResult:
