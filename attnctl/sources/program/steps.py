@@ -343,7 +343,10 @@ class StepReader:
 
     def let_temperature(self, steps: Steps) -> None:
         """Take a number as meant that scores are divided by once they were divided by √d_k."""
-        lines = steps.attention.lines[: begins_softmax(self.graph, steps.attention.lines)]
+        begins = begins_softmax(self.graph, steps.attention.lines)
+        if is_base_two(self.graph, steps.attention.lines, begins):
+            return  # log2(e) is no temperature
+        lines = steps.attention.lines[:begins]
         scales = [steps.prescale, steps.attention.factor]
         scales += [ratio(before.array, now.array) for before, now in itertools.pairwise(lines)]
         factors = [scale for scale in scales if scale not in {0.0, 1.0}]
