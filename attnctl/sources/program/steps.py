@@ -348,8 +348,12 @@ class StepReader:
             return  # log2(e) is no temperature
         lines = steps.attention.lines[:begins]
         scales = [steps.prescale, steps.attention.factor]
-        scales += [ratio(before.array, now.array) for before, now in itertools.pairwise(lines)]
-        factors = [scale for scale in scales if scale not in {0.0, 1.0}]
+        for before, now in itertools.pairwise(lines):
+            scale = ratio(before.array, now.array)
+            if not scale:
+                break  # a cap, a bias: what comes behind it is no factor of the scores
+            scales.append(scale)
+        factors = [scale for scale in scales if scale != 1.0]
         if len(factors) != 2:
             return
         usual, more = (factor * np.sqrt(steps.arrays["Q"].shape[-1]) for factor in factors)

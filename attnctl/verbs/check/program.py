@@ -412,7 +412,7 @@ class ProgramJudge:
         if named.startswith(("scale", "no-scale")) and step != "scores":
             scaled = steps.scale_events or steps.events.get(SCALED) or steps.events.get("scores")
             return (scaled or events)[-1]
-        if step == WEIGHTS:
+        if step == WEIGHTS and not named.startswith(("alibi", "softcap")):
             return self.suspect_of_weights(steps, events, named)
         return self.suspect_of_scores(steps, step, events, named)
 
