@@ -15,7 +15,7 @@ from attnctl.math.ops import models, vectors
 def sinusoid(w: Writing) -> str:
     op = w.op
     is_counted = not (op.documents or op.given)
-    place = w.positions(op.length, op.start) if is_counted else w.numbers("position", op.places)
+    place = w.positions(op.length, op.start) if is_counted else w.numbers("position", op.positions_of_rows)
     column = w.let("column", w.call("arange", str(op.d_model)))
     angle = w.let("angle", f"{place}[:, None] / 10000.0 ** (2 * ({column} // 2) / {op.d_model})")
     return w.call("where", f"{column} % 2 == 0", w.call("sin", angle), w.call("cos", angle))
