@@ -348,13 +348,16 @@ def displace(op: Any, inputs: Sequence[Array], result: Array, unit: float, name:
     start = getattr(op, "start", None)
     if start is None:
         return 0.0
-    if isinstance(getattr(op, "places", None), tuple) and op.places:
-        places = np.array(op.places)
-        farthest = places.max()
-        after = {"places": tuple(tuple(map(tuple, part)) for part in (places + 1).tolist())}
+    places = getattr(op, "places", ())
+    if places:
+        farthest = np.max(places)
+        after = {"places": tuple(tuple(map(tuple, part)) for part in (np.array(places) + 1).tolist())}
+    elif isinstance(start, tuple):
+        farthest = result.shape[-2] + max(start)
+        after = {"start": tuple(place + 1 for place in start)}
     else:
         farthest = result.shape[-2] + np.max(start)
-        after = {"start": tuple(place + 1 for place in start) if isinstance(start, tuple) else start + 1}
+        after = {"start": start + 1}
     by_one = replace(op, **after).apply(*inputs) - result
     return by_one * (min(unit, FLOAT32.unit) * farthest) * noise(f"{name} at", run, result.shape)
 

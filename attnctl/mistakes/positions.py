@@ -246,7 +246,7 @@ def plant_other_waves(case: WrongStep) -> Iterator[Plant]:
     op = case.op("positions")
     if not isinstance(op, Sinusoid):
         return
-    places = op.places[:, None]
+    places = op.positions_of_rows[:, None]
     columns = np.arange(op.d_model)
     pairs = columns // 2
     exponents = {

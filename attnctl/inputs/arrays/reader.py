@@ -7,23 +7,30 @@ values in pages, as serving kernels keep them, are read as K and V.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.namedtuple import NamedTuple
-from attnctl.base.words import all_of, plural
 from attnctl.inputs.arrays import problems
+from attnctl.inputs.arrays.counted import with_position_ids, with_positions_counted
+from attnctl.inputs.arrays.documents import ends_elsewhere, with_corners
+from attnctl.inputs.arrays.laid import Laid
 from attnctl.inputs.arrays.layout import LayoutSearch, heads_shown, ill_placed, is_one_row, place, search
+from attnctl.inputs.arrays.pages import (
+    TOKENS_BEFORE_HEADS,
+    read_gather,
+    with_heads_before_tokens,
+    with_slots_before_heads,
+    with_table,
+)
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.sizes import (
     given_places,
-    goes_by_positions,
     key_count,
     stated_sizes,
     unrotatable,
@@ -35,24 +42,18 @@ from attnctl.math.names import (
     BIAS_INDEX,
     BIAS_TABLE,
     CONCAT,
-    CU_SEQLENS,
     EMBEDDINGS,
     GATE,
     HEAD_OUTPUTS,
     KEY_LENGTHS,
-    LAST_PAGE,
     MASK,
     MEMORY,
     OUTPUT,
-    PAGE_ENDS,
     PAGE_LIST,
-    PAGE_NUMBERS,
     PAGE_TABLE,
     PAGES,
     PAST_KEY,
     PAST_VALUE,
-    POSITION_IDS,
-    POSITIONS,
     PROJECTED,
     TABLE,
     W_O,
@@ -62,9 +63,7 @@ from attnctl.math.names import (
     gradient_of,
 )
 from attnctl.math.ops.pages import Gather
-from attnctl.math.ops.vectors import GivenPlaces
-from attnctl.math.rules import Causal, Documents, PerBatch, Window
-from attnctl.math.rules.visibility import document_of
+from attnctl.math.rules import PerBatch
 
 ZEROS_AND_ONES = "mask holds 0 and 1 alone: 1 may attend, 0 may not (other floats are added to the scores)"
 AVERAGED = (
@@ -77,29 +76,9 @@ BEFORE_W_O = {HEAD_OUTPUTS: "it still has its heads", CONCAT: "its columns are t
 TOKENS_FIRST = (X, MEMORY, *PROJECTED, CONCAT, OUTPUT)
 """The arrays that torch keeps as (token, batch, …) unless batch_first is said."""
 
-TOKENS_BEFORE_HEADS = ("bnhd", "nhd")
 TOKENS_THEN_HEADS = "(batch, n, head, d)"
-LEAST_SEEN = -1e4
-"""What is added to the score of a key that is seen, at least."""
-
 ONES_ADDED = "mask holds 1 beside 0 and −∞: 1 is added to the scores, it does not say who may attend"
 ZEROS = "mask holds nothing but floats 0: they are added to the scores and hide nothing"
-
-
-@dataclass(frozen=True)
-class Laid:
-    """Arrays in our layout, the size of each axis, and how many keys are real where that is given."""
-
-    arrays: dict[str, Array]
-    sizes: Sizes
-    lengths: PerBatch | None
-    notes: tuple[str, ...] = ()  # what was decided where an array could have meant something else
-    places: GivenPlaces = ()
-    """The positions of the tokens, where they are given."""
-    relative: Mapping[str, Array] = field(default_factory=dict)
-    """The table of a relative bias and its index, as they are."""
-    one_row: bool = False
-    """Whether weights of norms have one row for all heads: heads are then normed as one row."""
 
 
 OF_RELATIVE = (BIAS_TABLE, BIAS_INDEX, gradient_of(BIAS_TABLE))
@@ -191,117 +170,6 @@ def read_paged(
     arrays = {name: array for name, array in laid.arrays.items() if name not in gathered}
     arrays |= {name: found[name] for name in PAGES}
     return Paged(replace(laid, arrays=arrays, notes=(*notes, *laid.notes)), settings, gather)
-
-
-SLOTS_THEN_HEADS, HEADS_THEN_SLOTS = "(page, slot, head, d)", "(page, head, slot, d)"
-
-
-def with_slots_before_heads(
-    found: Mapping[str, Array], settings: Settings
-) -> tuple[Mapping[str, Array], tuple[str, ...]]:
-    """Pages of heads before slots turned into ours, where they can only be read so, and what is said of it.
-
-    Where both fit they are as documented; that is said if their heads are more than their slots.
-    """
-    if not {*PAGES, Q} <= found.keys() or any(found[name].ndim != 4 for name in PAGES):
-        return found, ()
-
-    _, first, second, _ = found[PAGES[0]].shape
-    if may_be_read(found, settings, slots=first, kv_heads=second):
-        may_be_turned = second > first and may_be_read(found, settings, slots=second, kv_heads=first)
-        if not may_be_turned:
-            return found, ()
-        read = f"Pages are read as {SLOTS_THEN_HEADS}: {first} slots of {second} heads."
-        return found, (f"{read} If they are {HEADS_THEN_SLOTS}, swap these axes: pages.swapaxes(1, 2).",)
-
-    if not may_be_read(found, settings, slots=second, kv_heads=first):
-        return found, ()
-    turned = {name: found[name].swapaxes(1, 2) for name in PAGES}
-    return {**found, **turned}, (f"Read pages as {HEADS_THEN_SLOTS}.",)
-
-
-def may_be_read(found: Mapping[str, Array], settings: Settings, *, slots: int, kv_heads: int) -> bool:
-    """Whether pages of so many slots hold every key, and their heads can be shared by those of Q."""
-    q = found[Q]
-    tokens_first = settings.layout in {None, *TOKENS_BEFORE_HEADS}
-    heads = settings.heads
-    if heads is None and q.ndim > 2:
-        heads = q.shape[-2 if tokens_first or q.ndim == 3 else -3]
-    if heads is not None and kv_heads and heads % kv_heads:
-        return False
-
-    if LAST_PAGE in found:
-        return not (found[LAST_PAGE] > slots).any()
-    if PAGE_TABLE not in found or KEY_LENGTHS not in found:
-        return True
-    columns = np.atleast_2d(found[PAGE_TABLE]).shape[-1]
-    return not (found[KEY_LENGTHS] > columns * slots).any()
-
-
-def read_gather(found: Mapping[str, Array], settings: Settings) -> Gather:
-    """How pages are read by the table beside them. Raises AttnError for pages that cannot be read."""
-    lacking = [name for name in problems.TOGETHER if name not in found]
-    if lacking:
-        together = all_of(problems.TOGETHER)
-        raise AttnError(f"no {', '.join(lacking)} in the arrays; pages are read by {together}")
-    raise_all(problems.page_misfits(found))
-
-    gather = read_table(found[PAGE_TABLE], found[KEY_LENGTHS])
-    raise_all(problems.unreadable_slots(found, gather, settings.dtype))
-    return gather
-
-
-def with_heads_before_tokens(
-    arrays: Mapping[str, Array], settings: Settings, k: Array
-) -> tuple[dict[str, Array], Settings]:
-    """Turn Q and outputs as kernels that read pages have them, (batch, n, head, d), like K, by head.
-
-    Settings whose layout has been heeded come without it. The one query of a sequence gets its axis.
-    """
-    turned = dict(arrays)
-    kv_heads = k.shape[-3]
-
-    for name in (Q, OUTPUT, HEAD_OUTPUTS):
-        if name not in arrays:
-            continue
-        array = arrays[name]
-        if array.ndim == k.ndim - 1 and settings.heads is None:
-            turned[name] = array[..., None, :]
-        elif array.ndim == k.ndim and array.shape[-2] % kv_heads == 0:
-            turned[name] = array.swapaxes(-3, -2)
-            settings = settings.with_(layout=None)
-
-    return turned, settings
-
-
-def with_table(found: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays with the table and the lengths that a list of pages says, as FlashInfer has it."""
-    ends, numbers, in_last_page = (found[name].reshape(-1) for name in PAGE_LIST)
-    counts = np.diff(ends)  # the pages of each sequence
-
-    begins_at_0 = ends[:1].tolist() == [0]
-    goes_up = begins_at_0 and (counts > 0).all() and ends[-1] == numbers.size
-    if not goes_up or counts.size != in_last_page.size:
-        expected = f"whole numbers that go up from 0 to the {numbers.size} of {PAGE_NUMBERS}"
-        raise AttnError(f"{PAGE_ENDS}: {ends.tolist()}, expected {expected}, one for each of {LAST_PAGE}")
-
-    is_page = np.arange(counts.max()) < counts[:, None]
-    table = np.zeros(is_page.shape, int)
-    table[is_page] = numbers
-
-    # Pages without an axis of slots are refused later, in the words for any table.
-    slots = sum(found[PAGES[0]].shape[1:2])
-    lengths = (counts - 1) * slots + in_last_page
-    return {**found, PAGE_TABLE: table, KEY_LENGTHS: lengths}
-
-
-def read_table(table: Array, lengths: Array) -> Gather:
-    """How pages are read by this table: of several sequences, or of one."""
-    # Numbers far out of range stay out of range, and fit into an int.
-    pages = np.clip(np.atleast_2d(table).astype(float), -1, 2**31).astype(int)
-    rows = tuple(map(tuple, pages.tolist()))
-    of_each = tuple(map(int, lengths.reshape(-1)))
-    return Gather(rows, of_each if table.ndim == 2 else of_each[0])
 
 
 def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
@@ -549,88 +417,6 @@ def heads_first(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Ar
     return out
 
 
-def goes_up_from_0(ends: list[float]) -> bool:
-    """True of two or more whole numbers, the first of them 0; documents may be empty."""
-    return ends[:1] == [0] and len(ends) >= 2 and ends == sorted(map(int, ends))
-
-
-def with_documents(found: Mapping[str, Array], settings: Settings) -> Settings:
-    """The settings with the documents that the arrays say, Q, K and V of three axes then as (n, head, d).
-
-    Raises AttnError for numbers that do not go up from 0.
-    """
-    recorded = {name: found[name].reshape(-1).tolist() for name in CU_SEQLENS if name in found}
-    if not recorded or any(isinstance(rule, Documents) for rule in settings.rules):
-        return settings
-
-    expected = "expected whole numbers that go up from 0 to the number of tokens, like [0, 5, 12]"
-    raise_all(f"{name}: {ends}, {expected}" for name, ends in recorded.items() if not goes_up_from_0(ends))
-
-    # What is said of one side alone, or of both in one array, is true of both.
-    first = next(iter(recorded.values()))
-    of_keys = tuple(recorded.get("cu_seqlens_k", first))[:-1]
-    of_queries = tuple(recorded.get("cu_seqlens_q", first))[:-1]
-    rule = Documents(of_keys, of_queries if of_queries != of_keys else ())
-
-    is_packed = settings.layout is None and Q in found and found[Q].ndim == 3
-    settings = settings.with_(rules=(*settings.rules, rule))
-    return settings.with_(layout="nhd") if is_packed else settings
-
-
-def ends_elsewhere(found: Mapping[str, Array], sizes: Sizes, settings: Settings) -> Iterator[str]:
-    """What is wrong with documents on arrays of these sizes."""
-    for name, axis in zip(CU_SEQLENS, ("query", "query", "key"), strict=True):
-        if name not in found or axis not in sizes:
-            continue
-        end = int(found[name].reshape(-1)[-1])
-        if end != sizes[axis]:
-            rows = "K" if axis == "key" else "Q"
-            tokens = f"{sizes[axis]} rows of {rows}"
-            yield f"{name}: the last document ends at {end}, but there are {tokens}; write where each ends"
-
-    for rule in apart(settings):
-        if len(rule.of_queries) != len(rule.starts):
-            of_queries = plural(len(rule.of_queries), "document")
-            counts = f"{of_queries} of queries, and {len(rule.starts)} of keys"
-            yield f"documents: {counts}; say where as many begin"
-
-
-def apart(settings: Settings) -> list[Documents]:
-    """Documents whose queries are not their keys."""
-    return [rule for rule in settings.rules if isinstance(rule, Documents) and rule.of_queries]
-
-
-def with_corners(laid: Laid, settings: Settings) -> tuple[Laid, Settings]:
-    """What is causal in documents whose queries are not their keys, as a mask.
-
-    The last query of each is beside its last key, as in flash-attention.
-    """
-    causal_rules = [rule for rule in settings.rules if isinstance(rule, (Causal, Window))]
-    if not causal_rules:
-        return laid, settings
-
-    for documents in apart(settings):
-        queries = laid.sizes["query"]
-        keys = key_count(laid.sizes)
-
-        # How many keys the end of each document is ahead of its queries' end.
-        key_ends = np.array([*documents.starts[1:], keys])
-        query_ends = np.array([*documents.of_queries[1:], queries])
-        ahead = key_ends - query_ends
-
-        row = np.arange(queries)
-        position = row + ahead[document_of(row, documents.of_queries) - 1]
-        allowed = [rule.allows(position[:, None], np.arange(keys)) for rule in causal_rules]
-        seen = np.logical_and.reduce(allowed)
-
-        note = f"The last query of each document is read as beside its last key ({causal_rules[0].name})."
-        mask = laid.arrays.get(MASK, np.True_) & seen
-        laid = replace(laid, arrays={**laid.arrays, MASK: mask}, notes=(*laid.notes, note))
-        settings = settings.with_(rules=tuple(rule for rule in settings.rules if rule not in causal_rules))
-
-    return laid, settings
-
-
 def shapes_of(arrays: Mapping[str, Array]) -> dict[str, Shape]:
     """The shapes of what has a layout: all we have a name for but masks and lengths."""
     return {
@@ -670,64 +456,6 @@ def complete(sizes: Sizes, there: Container[str]) -> dict[str, int]:
     out.setdefault("head", out.get("kv_head", 1))
     out.setdefault("kv_head", out["head"])
     return out
-
-
-def with_position_ids(found: Mapping[str, Array]) -> Mapping[str, Array]:
-    """The arrays with whole numbers under the name of learned positions as position_ids."""
-    if POSITIONS not in found or found[POSITIONS].dtype.kind not in "iu":
-        return found
-    return {POSITION_IDS if name == POSITIONS else name: array for name, array in found.items()}
-
-
-def with_positions_counted(laid: Laid, settings: Settings) -> Laid:
-    """The positions counted over the keys that the mask, or else the lengths, shows, if that is asked for.
-
-    Raises AttnError where nothing shows them, or nothing goes by them.
-    """
-    if not settings.positions_from_mask:
-        return laid
-    place = settings.where(("positions_from_mask",))
-    if laid.places:
-        raise AttnError(f"{place}: {POSITION_IDS} says the positions; leave one of them out")
-    if not goes_by_positions(settings):
-        what = "nothing here goes by positions"
-        raise AttnError(f"{place}: {what}; say --positions rope or alibi, or leave it out")
-
-    real = keys_shown(laid)
-    if real is None:
-        raise AttnError(f"{place}: nothing shows which keys are padding; give mask or key_lengths")
-    queries = laid.sizes["query"]
-    keys = real.shape[-1]
-    if "past" not in laid.sizes and queries != keys:
-        raise AttnError(f"{place}: {queries} queries for {keys} keys; give {POSITION_IDS}")
-    return replace(laid, places=as_places(count_positions(real, queries)))
-
-
-def keys_shown(laid: Laid) -> Array | None:
-    """Which keys some query of a member may see, (batch or 1, key); None where nothing says it."""
-    keys = key_count(laid.sizes)
-    if MASK in laid.arrays:
-        return keys_seen_by_any(laid.arrays[MASK], keys, batch="batch" in laid.sizes)
-    if laid.lengths is None:
-        return None
-    return np.asarray(np.arange(keys) < np.atleast_1d(laid.lengths)[:, None])
-
-
-def keys_seen_by_any(mask: Array, keys: int, *, batch: bool) -> Array:
-    """Which keys a mask in our layout hides from no query, or not from all: (batch or 1, key)."""
-    seen = mask if mask.dtype == bool else mask > LEAST_SEEN
-    members = len(seen) if batch and seen.ndim == 4 else 1
-    rows = seen.reshape(members, -1, seen.shape[-1]).any(axis=1)
-    return np.broadcast_to(rows, (members, keys))
-
-
-def count_positions(real: Array, queries: int) -> Array:
-    """0, 1, … over the real keys of each row, for the last so many tokens; 0 where padding comes first."""
-    return np.asarray(np.maximum(np.cumsum(real, axis=-1) - 1, 0)[:, -queries:])
-
-
-def as_places(rows: Array) -> GivenPlaces:
-    return (tuple(tuple(map(int, row)) for row in rows),)
 
 
 def key_lengths(arrays: Mapping[str, Array], sizes: Sizes) -> PerBatch | None:

@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.inputs.arrays.counted import LEAST_SEEN, with_position_ids
+from attnctl.inputs.arrays.documents import with_documents
 from attnctl.inputs.arrays.foreign import OURS, read_foreign
+from attnctl.inputs.arrays.laid import Laid
 from attnctl.inputs.arrays.layout import in_base_e, with_empty_rows
 from attnctl.inputs.arrays.reader import (
-    LEAST_SEEN,
     ONES_ADDED,
-    Laid,
     adds_ones,
     as_array,
     begin_backward,
     by_kind,
     read_arrays,
-    with_documents,
-    with_position_ids,
 )
 from attnctl.inputs.arrays.relative import read_relative
 from attnctl.inputs.config.settings import NONE, OF_ARRAYS, SINUSOIDAL, Settings

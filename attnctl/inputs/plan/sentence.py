@@ -413,7 +413,7 @@ def learned_table(settings: Settings, shape: Shape, past: int, places: GivenPlac
         return None
     *_, length, d_model = shape
     given = places[0][0] if places else ()
-    read = Sinusoid(length, d_model, past, documents_in(settings), given).places
+    read = Sinusoid(length, d_model, past, documents_in(settings), given).positions_of_rows
     return LearnedTable(np.array(settings.positions, dtype=np.float64), read)
 
 
@@ -426,7 +426,7 @@ def position_rows(settings: Settings, shape: Shape, past: int = 0, places: Given
         return rows.apply()
 
     table = np.array(settings.positions, dtype=np.float64)
-    last = rows.places.max()
+    last = rows.positions_of_rows.max()
     if given and min(given) < 0:
         place = settings.where((POSITION_IDS,))
         raise AttnError(f"{place}: {min(given)} is no row of the learned table; write 0 or more")
@@ -434,4 +434,4 @@ def position_rows(settings: Settings, shape: Shape, past: int = 0, places: Given
         place = settings.where(("positions", "learned"))
         expected = f"at least {last + 1} rows of d_model {d_model}"
         raise AttnError(f"{place}: {dims(table.shape)}, expected {expected}")
-    return table[rows.places]
+    return table[rows.positions_of_rows]

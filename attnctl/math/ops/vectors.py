@@ -31,21 +31,21 @@ class Sinusoid(Op):
     """The position of each row, where they are given."""
 
     @property
-    def places(self) -> Array:
+    def positions_of_rows(self) -> Array:
         """The position of each row; in each document from 0 on, unless they are given."""
         if self.given:
             return np.array(self.given)
         return place_in_document(np.arange(self.start, self.start + self.length), self.documents)
 
     def apply(self) -> Array:
-        return sinusoids(self.places, self.d_model)
+        return sinusoids(self.positions_of_rows, self.d_model)
 
     def form(self, cell: Places) -> Term:
         token, column = cell
         pairs = np.arange((self.d_model + 1) // 2)
         divisors = np.array([10000.0 ** (2 * int(pair) / self.d_model) for pair in pairs])
         is_counted = not (self.documents or self.given)
-        place = index_number(token + self.start) if is_counted else entry(self.places, token)
+        place = index_number(token + self.start) if is_counted else entry(self.positions_of_rows, token)
         angle = place / entry(divisors, column // 2)
         return where(column % 2 < 1, call("sin", angle), call("cos", angle))
 

@@ -17,8 +17,8 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.words import all_of
 from attnctl.evidence.walk import Verdict, Walk
+from attnctl.inputs.arrays.counted import count_positions
 from attnctl.inputs.arrays.foreign import MATRIX
-from attnctl.inputs.arrays.reader import count_positions
 from attnctl.inputs.config.fields import ALIBI, IN_PARTS
 from attnctl.inputs.config.flags import changes_of, flags_of, rule_value
 from attnctl.inputs.config.settings import NONE, Settings
