@@ -64,6 +64,7 @@ def refuse_backward(d: Description) -> None:
         "a stream that goes on from a norm": bool(d["from_norm"]),
         "a factor of each layer": "layer_scale" in d.inner,
         "a cut-off in its network": d["cutoff"] is not None,
+        "an activation with numbers of its own in each layer": d["act"] == "xielu",
         "an encoder beside it": d.crosses,
     }
     for what, holds in applies.items():
