@@ -42,10 +42,16 @@ def test_gradients_of_every_family_are_slopes(name, tmp_path):
         return
     rng = np.random.RandomState(0)
     for part, model, cross in kinds_of_layers(folder, name):
-        hidden, memory, d = rng.standard_normal((3, 5, model.description["width"]))
+        # Of a picture: four patches, and the tokens that stand before them.
+        count = 5 + int(model.description["registers"] or 0)
+        hidden, memory, d = rng.standard_normal((3, count, model.description["width"]))
         rows = {"hidden": hidden, "memory": memory if cross else None}
         layers = model.description.layers
-        index = max(index for index, layer in enumerate(layers) if "source" not in layer.overrides)
+        index = max(
+            index
+            for index, layer in enumerate(layers)
+            if "source" not in layer.overrides and not layer.is_linear
+        )
         layer = f"{'cross' if cross else part}.{index}".lstrip(".")
         (trace,) = attnctl.run_model(
             folder, layer=layer, **rows, d_output=d, backward=True, dtype="float64"
