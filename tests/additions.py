@@ -166,7 +166,7 @@ def with_step():
 def with_weight():
     """The package with the weight of the recipes in three of its files."""
     room = copied()
-    field = 'skip: bool = field(default=False, metadata={"setting": SKIP})'
+    field = 'bypass: bool = field(default=False, metadata={"setting": BYPASS})'
     assert field in RECIPES
     rows = "".join(f"    {row},\n" for row in snippet("weight rows").splitlines())
     before(room / "math" / "names.py", "    matrix(W_O", rows)
@@ -251,67 +251,73 @@ def weight():
     with_weight()
     import attnctl
 
-    asked = [SENTENCE, "--heads", "2", "--skip"]
+    asked = [SENTENCE, "--heads", "2", "--bypass"]
     plain = attnctl.run(SENTENCE, heads=2)
     assert shell("run", *asked, "-o", "x.npz")[0] == 0
     trace = attnctl.load("x.npz")
     assert all((trace[name] == plain[name]).all() for name in plain if name != "output")
-    skipped = trace["concat"] + trace["X"] @ trace["W_skip"]
-    np.testing.assert_allclose(trace["skipped"], skipped, atol=1e-12)
-    np.testing.assert_allclose(trace["output"], skipped @ trace["W_O"], atol=1e-12)
-    assert trace.config["skip"]
+    bypassed = trace["concat"] + trace["X"] @ trace["W_bypass"]
+    np.testing.assert_allclose(trace["bypassed"], bypassed, atol=1e-12)
+    np.testing.assert_allclose(trace["output"], bypassed @ trace["W_O"], atol=1e-12)
+    assert trace.config["bypass"]
     Path("c.yaml").write_text(f"sentence: {SENTENCE}\nweights: {{random: {{stream: numpy_legacy}}}}\n")
     for each in ("x.json", "y.json"):
-        assert shell("run", "-c", "c.yaml", *["--skip"] * (each == "y.json"), "-o", each)[0] == 0
+        assert shell("run", "-c", "c.yaml", *["--bypass"] * (each == "y.json"), "-o", each)[0] == 0
     assert (attnctl.load("x.json")["W_O"] == attnctl.load("y.json")["W_O"]).all()
     assert shell("check", "x.npz")[0] == shell("diff", "x.npz", "x.npz")[0] == 0
-    assert "W_skip" in shell("run", *asked, "--cost")[1]
-    assert " · skip · " in shell("show", "x.npz")[1]
-    code, told = shell("explain", "x.npz", "skipped[cat,1]", "--json")
+    assert "W_bypass" in shell("run", *asked, "--cost")[1]
+    assert " · bypass · " in shell("show", "x.npz")[1]
+    code, told = shell("explain", "x.npz", "bypassed[cat,1]", "--json")
     value = json.loads(told)
     assert (code, eval(value["expression"], vars(math))) == (0, value["value"])
-    assert '"W_skip"' in shell("config", "schema")[1]
+    assert '"W_bypass"' in shell("config", "schema")[1]
     assert "d_model rows of heads · d_v numbers" in shell("config", "schema")[1]
 
-    written = {"W_skip": np.eye(4)[::-1].tolist(), "b_skip": [0.5] * 4}
-    config = f"sentence: {SENTENCE}\nheads: 2\nskip: true\nweights: {json.dumps(written)}\n"
+    written = {"W_bypass": np.eye(4)[::-1].tolist(), "b_bypass": [0.5] * 4}
+    config = f"sentence: {SENTENCE}\nheads: 2\nbypass: true\nweights: {json.dumps(written)}\n"
     Path("c.yaml").write_text(config)
     assert shell("run", "-c", "c.yaml", "-o", "config.json")[0] == 0
     again = attnctl.load("config.json")
-    assert again["W_skip"].tolist() == written["W_skip"]
-    np.testing.assert_allclose(again["skip"], again["X"][:, ::-1] + 0.5)
+    assert again["W_bypass"].tolist() == written["W_bypass"]
+    np.testing.assert_allclose(again["bypass"], again["X"][:, ::-1] + 0.5)
     assert (again["W_O"] == plain["W_O"]).all()
     Path("c.yaml").write_text(config.replace("[[0.0, 0.0, 0.0, 1.0], ", "["))
-    assert "$.weights.W_skip: 3 × 4, expected 4 × 4 (d_model × heads·d_v)" in refusal("run", "-c", "c.yaml")
-    Path("c.yaml").write_text(config.replace("skip: true\n", ""))
+    assert "$.weights.W_bypass: 3 × 4, expected 4 × 4 (d_model × heads·d_v)" in refusal(
+        "run", "-c", "c.yaml"
+    )
+    Path("c.yaml").write_text(config.replace("bypass: true\n", ""))
     for name in written:
-        assert f"{name}: nothing here reads it; --skip does" in refusal("run", "-c", "c.yaml")
+        assert f"{name}: nothing here reads it; --bypass does" in refusal("run", "-c", "c.yaml")
 
     rng = np.random.RandomState(0)
     arrays = {name: rng.randn(2, 6, 4) for name in ("W_Q", "W_K", "W_V")}
-    arrays |= {"X": rng.randn(5, 6), "W_skip": rng.randn(6, 8), "W_O": rng.randn(8, 6)}
-    found = attnctl.attend(arrays, skip=True, backward=True)
-    np.testing.assert_allclose(found["skipped"], found["concat"] + arrays["X"] @ arrays["W_skip"])
-    linear = attnctl.attend(arrays | {"W_skip": arrays["W_skip"].T, "W_O": arrays["W_O"].T}, skip=True)
+    arrays |= {"X": rng.randn(5, 6), "W_bypass": rng.randn(6, 8), "W_O": rng.randn(8, 6)}
+    found = attnctl.attend(arrays, bypass=True, backward=True)
+    np.testing.assert_allclose(found["bypassed"], found["concat"] + arrays["X"] @ arrays["W_bypass"])
+    linear = attnctl.attend(
+        arrays | {"W_bypass": arrays["W_bypass"].T, "W_O": arrays["W_O"].T}, bypass=True
+    )
     np.testing.assert_array_equal(linear["output"], found["output"])
     step = 1e-6 * rng.randn(6, 8)
-    moved = [attnctl.attend(arrays | {"W_skip": arrays["W_skip"] + by}, skip=True) for by in (step, -step)]
+    moved = [
+        attnctl.attend(arrays | {"W_bypass": arrays["W_bypass"] + by}, bypass=True) for by in (step, -step)
+    ]
     change = ((moved[0]["output"] - moved[1]["output"]) * found["d_output"]).sum()
-    np.testing.assert_allclose(change, 2 * (found["d_W_skip"] * step).sum(), rtol=1e-6)
+    np.testing.assert_allclose(change, 2 * (found["d_W_bypass"] * step).sum(), rtol=1e-6)
     report = attnctl.check(
-        {**arrays, **{name: found[name] for name in ("skip", "skipped", "output")}}, skip=True
+        {**arrays, **{name: found[name] for name in ("bypass", "bypassed", "output")}}, bypass=True
     )
     assert report.agrees, str(report)
-    wrong = attnctl.check({**arrays, "skipped": found["concat"], "output": found["output"]}, skip=True)
-    assert wrong.first == "skipped"
+    wrong = attnctl.check({**arrays, "bypassed": found["concat"], "output": found["output"]}, bypass=True)
+    assert wrong.first == "bypassed"
 
-    heads = {"W_skip": arrays["W_skip"], **{name: rng.randn(2, 5, 4) for name in "QKV"}}
-    lacking = {name: array for name, array in arrays.items() if name != "W_skip"}
+    heads = {"W_bypass": arrays["W_bypass"], **{name: rng.randn(2, 5, 4) for name in "QKV"}}
+    lacking = {name: array for name, array in arrays.items() if name != "W_bypass"}
     for given, options, said in (
-        (lacking, {"skip": True}, "skip reads W_skip, which is neither given nor a line"),
-        (lacking, {"skip": True, "backward": True}, "; give W_skip or leave --skip out"),
-        (arrays, {}, "W_skip: nothing here reads it; --skip does"),
-        (heads, {"skip": True}, "skip reads X, which is neither given nor a line"),
+        (lacking, {"bypass": True}, "bypass reads W_bypass, which is neither given nor a line"),
+        (lacking, {"bypass": True, "backward": True}, "; give W_bypass or leave --bypass out"),
+        (arrays, {}, "W_bypass: nothing here reads it; --bypass does"),
+        (heads, {"bypass": True}, "bypass reads X, which is neither given nor a line"),
     ):
         with pytest.raises(attnctl.AttnError) as refused:
             attnctl.attend(given, **options)

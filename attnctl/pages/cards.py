@@ -17,7 +17,7 @@ from attnctl.record import Trace
 from attnctl.record.cells import Speller
 from attnctl.sources.program.text import NOTEBOOK
 from attnctl.verbs.check.places import say_pattern
-from attnctl.verbs.check.report import Finding, Report, read_broken
+from attnctl.verbs.check.report import Finding, Report, StepPlace
 from attnctl.verbs.check.view import format_number, sentences
 
 LETTERS = {"head": "H", "batch": "B", "chunk": "C"}
@@ -80,13 +80,12 @@ def open_check(reports: Sequence[Report], names: Mapping[str, str]) -> Iterator[
 
 def broken_cards(reports: Sequence[Report], names: Mapping[str, str]) -> Iterator[str]:
     """What is wrong beside steps that are right, each once."""
-    sentences_of_all = dict.fromkeys(sentence for report in reports for sentence in report.broken)
-    if not sentences_of_all:
+    laws = {str(law): law for report in reports for law in report.broken}
+    if not laws:
         return
     rows = []
-    for number, sentence in enumerate(sentences_of_all, 1):
-        law = read_broken(sentence)
-        where = law.place.replace(law.file, names.get(law.file, file_name(law.file)), 1)
+    for number, law in enumerate(laws.values(), 1):
+        where = "" if law.place is None else short_place(law.place, names)
         fix = f'<p class="fix"><b>Instead</b> {text(law.fix)}.</p>' if law.fix else ""
         what = f'<p class="what">{text(capitalised(law.words))}.</p>'
         rows.append(f'<li value="{number}"><p class="where">{text(where)}</p>{what}{fix}</li>')
@@ -142,15 +141,20 @@ def card_html(card: FoundCard, names: Mapping[str, str], *, several: bool) -> st
     return f'<li value="{card.number}">{"".join(lines)}</li>'
 
 
+def short_place(place: StepPlace, names: Mapping[str, str]) -> str:
+    """homework.py:9:12, wherever the file lies."""
+    if not place.span:
+        return file_name(place.text)
+    path = str(place.span["file"])
+    return place.text.replace(path, names.get(path, path), 1)
+
+
 def place_words(card: FoundCard, names: Mapping[str, str], *, several: bool) -> str:
     """line 9 · Q, K, V: where it is, and which steps are wrong by it."""
     place = card.report.places.get(card.finding.step)
     words = []
-    if place and place.span:
-        path = str(place.span["file"])
-        words.append(place.text.replace(path, names.get(path, path), 1))
-    elif place:
-        words.append(file_name(place.text))
+    if place:
+        words.append(short_place(place, names))
     elif several:
         words.append(f"trace {card.trace}")
     words.append(", ".join(steps_by(card)))

@@ -19,7 +19,7 @@ from attnctl.record import Trace
 if TYPE_CHECKING:
     from attnctl.evidence.walk import Walk
     from attnctl.math import Array
-    from attnctl.verbs.check.report import Report
+    from attnctl.verbs.check.report import BrokenLaw, Report
     from attnctl.verbs.conform.problem import Problem
 
 GRADIENTS = where(lambda row: bool(row.gradient))
@@ -174,13 +174,14 @@ def attend(
     return [*read, *in_order(result)][0]
 
 
-def find_broken(attend: Callable[[dict[str, Any]], Any], walk: Walk, dtype: str) -> Iterator[str]:
+def find_broken(attend: Callable[[dict[str, Any]], Any], walk: Walk, dtype: str) -> Iterator[BrokenLaw]:
     """The laws of `conform` that two calls of a layer break: `attend` gives what it makes of Q, K and V.
 
     These are drawn in the sizes of those in a walk, and hidden from each other as there.
     """
     import numpy as np
 
+    from attnctl.verbs.check.report import BrokenLaw
     from attnctl.verbs.conform.call import Answer
     from attnctl.verbs.conform.case import INPUTS, Case
     from attnctl.verbs.conform.invoke import Framework, to_numpy
@@ -221,7 +222,7 @@ def find_broken(attend: Callable[[dict[str, Any]], Any], walk: Walk, dtype: str)
             continue
         _, judgement = held
         if not judgement.right:
-            yield f"With {relation.name}, {relation.sentence}: {judgement.words}."
+            yield BrokenLaw(f"With {relation.name}, {relation.sentence}: {judgement.words}")
 
 
 def projections_of(module: Any) -> dict[str, tuple[Any, Convention]]:

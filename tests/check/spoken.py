@@ -156,6 +156,33 @@ def some_hold_others(world, said):
     return all(is_near(found[here], right[here]) or not found[here].any() for here in rest)
 
 
+def rows_hold_others(world, said):
+    """Every row that is named does, and so does each other one that is wrong: as many as are said."""
+    lead = place_in(said["lead"] or "")
+    named = set()
+    for here, there in re.findall(rf"((?:{NAME} \d+ ?)+) holds ((?:{NAME} \d+ ?)+)", said["pairs"]):
+        mine, other = (index_of_row(world, lead | place_in(text)) for text in (here, there))
+        if not is_near(world.found[mine], world.right[other]):
+            return False
+        named.add(mine)
+
+    rows = world.right.reshape(-1, world.right.shape[-1])
+    wrong = {tuple(map(int, at)) for at in np.argwhere(world.differs.any(axis=-1))}
+    rest = wrong - named
+    hold_others = all(any(is_near(world.found[at], row) for row in rows) for at in rest)
+    return named <= wrong and len(rest) == int(said["rest"] or 0) and hold_others
+
+
+def place_in(text):
+    return {axis: int(at) for axis, at in re.findall(rf"({NAME}) (\d+)", text)}
+
+
+def index_of_row(world, place):
+    """The place of a row among all, where an axis that it does not name has a single place."""
+    assert all(axis in place or world.found.shape[at] == 1 for at, axis in enumerate(world.axes[:-1]))
+    return tuple(place.get(axis, 0) for axis in world.axes[:-1])
+
+
 def slices_are_zero(world, said):
     places = re.findall(rf"({NAME}) (\d+)", said["places"])
     zero = {(axis, int(at)) for axis, at in places}
@@ -444,6 +471,8 @@ CLAIMS = {
     r"(?P<axis>\w+) i holds the right numbers of (?P<same>\w+) i (?P<sign>[+−]) (?P<by>\d+), "
     r"(?P<times>\d+) times\.": each_holds_another,
     r"The right numbers stand in other places: (?P<pairs>.*?)(?P<more>, …)?\.": some_hold_others,
+    r"The right rows stand in other places: (?:in (?P<lead>.*?\d) (?=[a-z_]+ \d+ holds))?(?P<pairs>.*?)"
+    r"(?:; (?P<rest>\d+) other rows? likewise)?\.": rows_hold_others,
     r"All of (?P<places>.*?) is 0\.": slices_are_zero,
     r"The numbers are right but for a factor by (?P<axis>\S+): (?P<factors>.*?)\.(?= |$)": a_factor_by_axis,
     rf"It is (?P<name>{NAME}) with .* exchanged, laid out anew\.": axes_exchanged,

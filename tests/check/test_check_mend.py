@@ -14,7 +14,7 @@ from attnctl.mistakes import CATALOGUE
 from attnctl.verbs.check.mend.candidates import WrongPlace, candidates
 from attnctl.verbs.check.mend.rules import RULES_OF_MISTAKE, RULES_OF_STEP
 from attnctl.verbs.check.mend.text import ProgramText, lines_of
-from attnctl.verbs.check.shown import SHOWN
+from attnctl.verbs.check.shown import LOOKS
 
 WRONG = """\
 import numpy as np
@@ -257,7 +257,7 @@ def test_only_a_program_is_mended(call, tmp_path, flag):
 
 
 def test_rules_are_of_mistakes_that_there_are():
-    names = [*SHOWN, *(mistake.name for mistake in CATALOGUE)]
+    names = [*LOOKS, *(mistake.name for mistake in CATALOGUE)]
     assert [words for words in RULES_OF_MISTAKE if not any(name.startswith(words) for name in names)] == []
 
 

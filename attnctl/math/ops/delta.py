@@ -17,6 +17,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.math.notation import Input, Term, call, index, known, total, where
 from attnctl.math.ops.base import Block, ForwardOnly, Places, RowWise, sum_type
+from attnctl.math.ops.states import sum_back, sum_back_at
 
 
 class Convolve(ForwardOnly):
@@ -26,23 +27,12 @@ class Convolve(ForwardOnly):
     words = "Each column of {0} is summed over the last tokens, each times a weight, and goes through silu."
 
     def apply(self, x: Array, weight: Array) -> Array:
-        tokens = x.shape[-2]
-        kernel = weight.shape[-1]
-        out = np.zeros(x.shape, sum_type(x))
-        for back in range(min(kernel, tokens)):
-            factor = weight[:, None, :, kernel - 1 - back]
-            out[..., back:, :] += x[..., : tokens - back, :] * factor
+        out = sum_back(x, weight)
         swish = out / (1 + np.exp(-out))
         return swish.astype(x.dtype, copy=False)
 
     def form(self, cell: Places, x: Input, weight: Input) -> Term:
-        *lead, token, column = cell
-        head = cell[-3]
-        kernel = weight.shape[-1]
-        back = index(kernel, "back")
-        factor = weight.at(head, column, kernel - 1 - back)
-        earlier = x.at(*lead, token - back, column)
-        summed = total(back, earlier * factor, back < token + 1)
+        summed = sum_back_at(cell, x, weight)
         return summed / (1 + call("exp", -1 * known(summed)))
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:

@@ -89,12 +89,6 @@ class AddByDistance(Placed, ForwardOnly):
 
     def row_of(self, cell: Places, shape: Shape, count: int) -> Term:
         """The row, of so many, of a cell of scores of this shape."""
-        *_, queries, keys = shape
-        if self.places:
-            last = int(np.ptp(np.array(self.places)))
-            first = -last
-        else:
-            first = 1 - queries - int(np.max(self.offset))
-            last = keys - 1 - int(np.min(self.offset))
+        first, last = self.reach(shape)
         by_distance = self.rows(-np.arange(first, last + 1), count)
         return entry(by_distance, self.ahead(cell) - first)

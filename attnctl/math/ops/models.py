@@ -197,13 +197,7 @@ class Buckets(Placed):
 
     def bucket_of(self, cell: Places, shape: Shape, count: int) -> Term:
         """The bucket, of so many, of a cell of scores of this shape."""
-        *_, queries, keys = shape
-        if self.places:
-            last = int(np.ptp(np.array(self.places)))
-            first = -last
-        else:
-            first = 1 - queries - int(np.max(self.offset))
-            last = keys - 1 - int(np.min(self.offset))
+        first, last = self.reach(shape)
         by_distance = self.buckets(np.arange(first, last + 1), count)
         return entry(by_distance, self.ahead(cell) - first)
 

@@ -350,6 +350,14 @@ class Placed(RowWise):
             return of_queries[0], of_keys[0, 0]
         return of_queries[:, None], of_keys[:, None]
 
+    def reach(self, shape: Shape) -> tuple[int, int]:
+        """The least and the largest key − query of scores of this shape."""
+        *_, queries, keys = shape
+        if self.places:
+            furthest = int(np.ptp(np.array(self.places)))
+            return -furthest, furthest
+        return 1 - queries - int(np.max(self.offset)), keys - 1 - int(np.min(self.offset))
+
     def ahead(self, cell: Places) -> Term:
         """key − query of a cell, by their absolute positions."""
         *batch, _, query, key = cell

@@ -16,6 +16,27 @@ from attnctl.math.notation import Input, Term, call, index, known, total
 from attnctl.math.ops.base import ForwardOnly, Places, sum_type
 
 
+def sum_back(x: Array, weight: Array) -> Array:
+    """Σ over the last tokens of weight · x, (…, head, token, d), in the type of sums."""
+    tokens = x.shape[-2]
+    kernel = weight.shape[-1]
+    out = np.zeros(x.shape, sum_type(x))
+    for back in range(min(kernel, tokens)):
+        factor = weight[:, None, :, kernel - 1 - back]
+        out[..., back:, :] += x[..., : tokens - back, :] * factor
+    return out
+
+
+def sum_back_at(cell: Places, x: Input, weight: Input) -> Term:
+    """A cell of that sum."""
+    *lead, token, column = cell
+    kernel = weight.shape[-1]
+    back = index(kernel, "back")
+    factor = weight.at(cell[-3], column, kernel - 1 - back)
+    earlier = x.at(*lead, token - back, column)
+    return total(back, earlier * factor, back < token + 1)
+
+
 @dataclass(frozen=True)
 class MixTokens(ForwardOnly):
     """Σ over the last tokens of weight · x, each column by itself, plus a bias; 0 before the first.
@@ -35,13 +56,7 @@ class MixTokens(ForwardOnly):
         )
 
     def apply(self, x: Array, weight: Array, *bias: Array) -> Array:
-        tokens = x.shape[-2]
-        kernel = weight.shape[-1]
-        out = np.zeros(x.shape, sum_type(x))
-        for back in range(min(kernel, tokens)):
-            factor = weight[:, None, :, kernel - 1 - back]
-            out[..., back:, :] += x[..., : tokens - back, :] * factor
-
+        out = sum_back(x, weight)
         if bias:
             out += bias[0][:, None, :]
         if self.swish:
@@ -49,16 +64,9 @@ class MixTokens(ForwardOnly):
         return out.astype(x.dtype, copy=False)
 
     def form(self, cell: Places, x: Input, weight: Input, *bias: Input) -> Term:
-        *lead, token, column = cell
-        head = cell[-3]
-        kernel = weight.shape[-1]
-        back = index(kernel, "back")
-        factor = weight.at(head, column, kernel - 1 - back)
-        earlier = x.at(*lead, token - back, column)
-
-        summed = total(back, earlier * factor, back < token + 1)
+        summed = sum_back_at(cell, x, weight)
         if bias:
-            summed = summed + bias[0].at(head, column)
+            summed = summed + bias[0].at(cell[-3], cell[-1])
         if not self.swish:
             return summed
         return summed / (1 + call("exp", -1 * known(summed)))

@@ -9,39 +9,39 @@ from typing import NamedTuple
 import numpy as np
 
 from attnctl.math.names import CONCAT, HEAD_OUTPUTS, OUTPUT
-from attnctl.sources.program.graph import Graph
-from attnctl.sources.program.handed import Handing
-from attnctl.sources.program.meant import is_normalized
+from attnctl.sources.program.graph import SUMS, Graph
+from attnctl.sources.program.handed import Handing, defaults_of
+from attnctl.sources.program.meant import MOST_OF_NORM, is_normalized
 from attnctl.sources.program.named import Steps
-from attnctl.sources.program.place import path_of, place_of
-
-ADDED = frozenset({"+", "add", "in place +"})
+from attnctl.sources.program.place import Expression, place_of, place_of_node
+from attnctl.verbs.check.report import BrokenLaw, StepPlace
 
 FILLING = frozenset({"append", "extend", "insert", "update", "setdefault"})
-
-MOST_OF_NORM = 12
-"""Arrays between rows and their norm."""
 
 MOST_MOVED = 6
 """Arrays between an output and the sum that it is added in: dropout, and what only moves it."""
 
 
-def broken_around(handing: Handing, steps: Steps, earlier: Sequence[Steps]) -> Iterator[str]:
-    """What is wrong beside the attention, in sentences that begin with its place."""
+def broken_around(handing: Handing, steps: Steps, earlier: Sequence[Steps]) -> Iterator[BrokenLaw]:
+    """What is wrong beside the attention."""
     graph = handing.graph
     residual = residual_of_normed(graph, steps)
     if residual is not None:
         words = "the output is added to what the norm gave, and what came before the norm is lost"
-        yield f"{place_of(graph, residual)}: {words}: write x = x + attention(norm(x))."
+        yield broken_at(place_of(graph, residual), words, "write x = x + attention(norm(x))")
 
     if has_one_head_again(steps):
         words = "all heads are one and the same, with the same weights"
-        yield f"{place_of_heads(handing, steps)}: {words}: make one for each head."
+        yield broken_at(place_of_heads(handing, steps), words, "make one for each head")
 
     shared = list_of_all_calls(handing, steps)
     if shared is not None and begins_with_another(steps, earlier):
         words = f"{shared.name} is one list for all calls, and keys of another sequence are still in it"
-        yield f"{shared.place}: {words}: write {shared.name}=None, and make a list where it is None."
+        yield broken_at(shared.place, words, f"write {shared.name}=None, and make a list where it is None")
+
+
+def broken_at(place: Expression, words: str, fix: str) -> BrokenLaw:
+    return BrokenLaw(words, fix, StepPlace(str(place), span=place.to_dict()))
 
 
 # --- heads that are one ---
@@ -62,16 +62,16 @@ def has_one_head_again(steps: Steps) -> bool:
     return True
 
 
-def place_of_heads(handing: Handing, steps: Steps) -> str:
+def place_of_heads(handing: Handing, steps: Steps) -> Expression:
     """Where a list holds one object several times, [Head(d)] * heads; else where Q and K are multiplied."""
+    graph = handing.graph
     product = steps.attention.product
-    place = place_of(handing.graph, product)
-    file = handing.graph.site(product).file
-    for node in ast.walk(handing.tree(file) or ast.Module([], [])):
+    file = graph.site(product).file
+    for node in ast.walk(graph.tree(file)):
         match node:
             case ast.BinOp(left=ast.List(elts=[ast.Call()]), op=ast.Mult()):
-                return f"{place.path}:{node.lineno}:{node.col_offset + 1}"
-    return str(place)
+                return place_of_node(graph, file, node)
+    return place_of(graph, product)
 
 
 # --- a cache that is a default ---
@@ -79,7 +79,7 @@ def place_of_heads(handing: Handing, steps: Steps) -> str:
 
 class SharedDefault(NamedTuple):
     name: str
-    place: str
+    place: Expression
 
 
 def list_of_all_calls(handing: Handing, steps: Steps) -> SharedDefault | None:
@@ -90,10 +90,9 @@ def list_of_all_calls(handing: Handing, steps: Steps) -> SharedDefault | None:
         if function is None:
             continue
         filled = names_filled(function)
-        for name, default in defaults(function.args):
+        for name, default in defaults_of(function.args):
             if name in filled and isinstance(default, (ast.List, ast.Dict)):
-                place = f"{path_of(graph, caller.file)}:{default.lineno}:{default.col_offset + 1}"
-                return SharedDefault(name, place)
+                return SharedDefault(name, place_of_node(graph, caller.file, default))
     return None
 
 
@@ -107,16 +106,6 @@ def names_filled(function: ast.AST) -> set[str]:
             case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()):
                 filled.add(name)
     return filled
-
-
-def defaults(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr]]:
-    positional = [*arguments.posonlyargs, *arguments.args]
-    behind = positional[len(positional) - len(arguments.defaults) :]
-    for parameter, default in zip(behind, arguments.defaults, strict=True):
-        yield parameter.arg, default
-    for parameter, keyword in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        if keyword is not None:
-            yield parameter.arg, keyword
 
 
 def begins_with_another(steps: Steps, earlier: Sequence[Steps]) -> bool:
@@ -166,7 +155,7 @@ def sum_with(graph: Graph, steps: Steps, x: int) -> int | None:
     for _ in range(MOST_MOVED):
         children = [child for n in edge for child in graph.made_from(n)]
         for child in children:
-            if graph.op(child) in ADDED and x in graph.parents(child):
+            if graph.op(child) in SUMS and x in graph.parents(child):
                 return child
         edge = [child for child in children if graph.value(child).size == graph.value(last).size]
     return None
@@ -176,5 +165,5 @@ def is_residual_stream(graph: Graph, n: int) -> bool:
     """True for rows that another sum reads as they are."""
     shape = graph.value(n).shape
     return any(
-        graph.op(child) in ADDED and graph.value(child).shape == shape for child in graph.made_from(n)
+        graph.op(child) in SUMS and graph.value(child).shape == shape for child in graph.made_from(n)
     )

@@ -38,9 +38,6 @@ OPTION = re.compile("(?:.*; or )?say (--.*) if it is meant")
 ENDS = (OUTPUT, CONCAT, HEAD_OUTPUTS)
 """What comes out, the last first."""
 
-PLACED = re.compile(r"(.+?):(\d+):(\d+): (.+?): (.+)\.")
-"""A sentence on what stands around an attention: where, what, and what to write."""
-
 FINDING_KEYS = ("step", "mistake", "largest_difference", "at", "cell", "words", "fix", "also", "hint")
 
 
@@ -94,26 +91,17 @@ class ProgramListing:
 
 
 class BrokenLaw(NamedTuple):
-    """What is wrong beside an attention, and where in a program, if it was read off one."""
+    """A law that two calls of a module break, or what is wrong beside an attention of a program."""
 
     words: str
     fix: str = ""
-    file: str = ""
-    line: int = 0
-    column: int = 0
+    place: StepPlace | None = None
+    """Where in a program."""
 
-    @property
-    def place(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}" if self.file else ""
-
-
-def read_broken(sentence: str) -> BrokenLaw:
-    """The parts of a sentence of `Report.broken`."""
-    placed = PLACED.fullmatch(sentence)
-    if placed is None:
-        return BrokenLaw(sentence.rstrip("."))
-    file, line, column, words, fix = placed.groups()
-    return BrokenLaw(words, fix, file=file, line=int(line), column=int(column))
+    def __str__(self) -> str:
+        where = "" if self.place is None else self.place.text
+        parts = [part for part in (where, self.words, self.fix) if part]
+        return f"{': '.join(parts)}."
 
 
 @dataclass(frozen=True)
@@ -146,8 +134,8 @@ class Report(Displayed):
     """How the arrays had to be read to agree, where they do not as their names and sizes say."""
     presumed: tuple[str, ...] = ()
     """The options that were not given, and with which it was judged: the numbers show them."""
-    broken: tuple[str, ...] = ()
-    """Laws that two calls of a module break, where each number by itself is right."""
+    broken: tuple[BrokenLaw, ...] = ()
+    """What is wrong where each number by itself is right."""
     places: Mapping[str, StepPlace] = field(default_factory=dict)
     """Where a wrong step is made: the call of a captured one, the expression of a program."""
     program: ProgramListing | None = field(default=None, repr=False, compare=False)
@@ -257,7 +245,7 @@ class Report(Displayed):
             "presumed": " ".join(self.presumed) or None,
         }
         if self.broken:
-            plain["broken"] = list(self.broken)
+            plain["broken"] = [str(law) for law in self.broken]
         if self.program is not None and self.findings:
             plain["proven"] = self.is_proven
         return plain
@@ -410,7 +398,7 @@ class CheckedTrace:
             return f"agrees with {self.report.unasked}"
         if not self.report.findings:
             if self.report.broken:
-                return read_broken(self.report.broken[0]).words
+                return self.report.broken[0].words
             return "" if self.report.agrees else "cannot tell"
         first = self.report.findings[0]
         return f"{first.step}: {first.words}" if first.words else f"{first.step} is wrong"

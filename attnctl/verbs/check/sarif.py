@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from attnctl.base import __version__
 from attnctl.store.files import encode_json, json_text, sink
-from attnctl.verbs.check.report import CheckedTrace, Finding, Report, read_broken
+from attnctl.verbs.check.report import BrokenLaw, CheckedTrace, Finding, Report
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 UNEXPLAINED = "wrong-step"
@@ -67,8 +67,8 @@ def write_sarif(found: Sequence[Report | CheckedTrace], stream: IO[Any]) -> None
 def results_of(report: Report) -> Iterator[SarifResult]:
     for finding in report.findings:
         yield result_of(report, finding)
-    for sentence in report.broken:
-        yield result_of_broken(sentence)
+    for law in report.broken:
+        yield result_of_broken(law)
     for unjudged in report.cannot_tell:
         yield SarifResult(
             NOT_JUDGED,
@@ -80,16 +80,16 @@ def results_of(report: Report) -> Iterator[SarifResult]:
         )
 
 
-def result_of_broken(sentence: str) -> SarifResult:
+def result_of_broken(law: BrokenLaw) -> SarifResult:
     """What stands around an attention, at its place in a program."""
-    law = read_broken(sentence)
     location = named_location("attention")
-    if law.file:
+    if law.place is not None:
+        span = law.place.span
         location["physicalLocation"] = {
-            "artifactLocation": {"uri": quote(law.file)},
-            "region": {"startLine": law.line, "startColumn": law.column},
+            "artifactLocation": {"uri": quote(str(span["file"]))},
+            "region": {"startLine": span["line"], "startColumn": span["column"]},
         }
-    return SarifResult(AROUND, MEANING[AROUND], "error", sentence, location=location, step="attention")
+    return SarifResult(AROUND, MEANING[AROUND], "error", str(law), location=location, step="attention")
 
 
 def result_of(report: Report, finding: Finding) -> SarifResult:

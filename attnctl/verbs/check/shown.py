@@ -17,18 +17,6 @@ from attnctl.sources.program.named import Steps
 from attnctl.sources.program.relations import Array, is_near
 from attnctl.verbs.check.report import Finding, Report
 
-SHOWN = (
-    "mask-inverted",
-    "norm-never-read",
-    "one-row-again",
-    "rotary-angles-mixed",
-    "rows-are-one-list",
-    "sum-goes-on",
-    "values-never-read",
-    "written-into-integers",
-)
-"""The names of these mistakes."""
-
 PUT_TOGETHER = frozenset({"cat", "concatenate", "concat", "vstack", "append", "stack"})
 
 NO_LISTS = frozenset({"self", "np", "numpy", "torch", "jnp", "call"}) | PUT_TOGETHER
@@ -41,11 +29,12 @@ FARTHEST = 40
 class ShownMistake(NamedTuple):
     """A mistake, and where it is made, where that is not where its numbers come out."""
 
-    mistake: str
     words: str
     fix: str
     event: int | None = None
     site: int | None = None
+    mistake: str = ""
+    """Its name in `LOOKS`."""
 
 
 class Accused(NamedTuple):
@@ -66,10 +55,10 @@ def shown_mistake(accused: Accused) -> ShownMistake | None:
     """The first of these mistakes that a program shows, where the catalogue has none that fits."""
     if accused.finding.mistake is not None:
         return None
-    for look in LOOKS:
+    for mistake, look in LOOKS.items():
         shown = look(accused)
         if shown is not None:
-            return shown
+            return shown._replace(mistake=mistake)
     return None
 
 
@@ -87,9 +76,7 @@ def one_row_again(accused: Accused) -> ShownMistake | None:
     if len(rows) < 2 or not (rows == rows[:1]).all():
         return None
     words = f"each row of {accused.step} is the last one: one and the same array was put there each time"
-    return ShownMistake(
-        "one-row-again", words, "append a copy of it, row.copy()", site=appended_at(graph, event)
-    )
+    return ShownMistake(words, "append a copy of it, row.copy()", site=appended_at(graph, event))
 
 
 def rows_are_one_list(accused: Accused) -> ShownMistake | None:
@@ -101,10 +88,9 @@ def rows_are_one_list(accused: Accused) -> ShownMistake | None:
     if value.ndim != 2 or len(value) < 2 or not (value == value[:1]).all():
         return None
     return ShownMistake(
-        "rows-are-one-list",
         "its rows are one and the same list, so that each holds what was written last",
         "make a list for each row: [[0.0] * d for _ in range(n)]",
-        event=before_writes(graph, accused.event),
+        event=graph.before_writes(accused.event),
     )
 
 
@@ -116,7 +102,7 @@ def norm_never_read(accused: Accused) -> ShownMistake | None:
     words = f"{accused.step} is projected of x as it was before its norm, which nothing reads"
     calls = accused.graph.events[norm].returned_at
     site = calls[-1] if calls else None
-    return ShownMistake("norm-never-read", words, "project what the norm gave", event=norm, site=site)
+    return ShownMistake(words, "project what the norm gave", event=norm, site=site)
 
 
 def values_never_read(accused: Accused) -> ShownMistake | None:
@@ -125,14 +111,7 @@ def values_never_read(accused: Accused) -> ShownMistake | None:
     if accused.step != HEAD_OUTPUTS or len(events) != 1 or accused.graph.children[events[0]]:
         return None
     words = "V is projected and never read: the weights mix what it was projected of"
-    return ShownMistake("values-never-read", words, "multiply the weights by V")
-
-
-def before_writes(graph: Graph, event: int) -> int:
-    """What statements wrote into, as it was made."""
-    while graph.events[event].function == "in place" and graph.parents(event):
-        event = graph.parents(event)[0]
-    return event
+    return ShownMistake(words, "multiply the weights by V")
 
 
 def appended_at(graph: Graph, event: int) -> int | None:
@@ -152,7 +131,7 @@ def inverted_mask(accused: Accused) -> ShownMistake | None:
     if not accused.steps.is_mask_inverted or accused.step not in {MASKED, WEIGHTS}:
         return None
     words = "the mask is inverted, so that what should be hidden is seen"
-    return ShownMistake("mask-inverted", words, "hide what fills a sequence up, and show its words")
+    return ShownMistake(words, "hide what fills a sequence up, and show its words")
 
 
 # --- whole numbers ---
@@ -166,8 +145,8 @@ def cut_off(accused: Accused) -> ShownMistake | None:
         return None
     words = f"it is written into whole numbers ({value.dtype}), so that what follows the point is cut off"
     fix = "fill an array of floating-point numbers: np.zeros(shape)"
-    made = before_writes(graph, accused.event)
-    return ShownMistake("written-into-integers", words, fix, event=made)
+    made = graph.before_writes(accused.event)
+    return ShownMistake(words, fix, event=made)
 
 
 # --- a sum that goes on ---
@@ -192,7 +171,7 @@ def sum_goes_on(accused: Accused) -> ShownMistake | None:
         if other.what == "in place +" and other.target in words:
             site = number
     words_of_it = "the sum that weights are divided by goes on from query to query"
-    return ShownMistake("sum-goes-on", words_of_it, "begin each query's sum with 0", site=site)
+    return ShownMistake(words_of_it, "begin each query's sum with 0", site=site)
 
 
 def shares_of_rows(found: Array, expected: Array) -> Array | None:
@@ -225,9 +204,7 @@ def mixed_angles(accused: Accused) -> ShownMistake | None:
     after = accused.steps.arrays[accused.step].astype(float)
     for halves, words, fix in ANGLES:
         if is_near(turned_by_mixed(before, halves_are_turned=halves), after):
-            return ShownMistake(
-                "rotary-angles-mixed", words, fix, event=where_doubled(accused.graph, accused.event)
-            )
+            return ShownMistake(words, fix, event=where_doubled(accused.graph, accused.event))
     return None
 
 
@@ -270,13 +247,14 @@ def where_doubled(graph: Graph, event: int) -> int | None:
     return None
 
 
-LOOKS: tuple[Callable[[Accused], ShownMistake | None], ...] = (
-    norm_never_read,
-    one_row_again,
-    rows_are_one_list,
-    values_never_read,
-    inverted_mask,
-    cut_off,
-    sum_goes_on,
-    mixed_angles,
-)
+LOOKS: dict[str, Callable[[Accused], ShownMistake | None]] = {
+    "norm-never-read": norm_never_read,
+    "one-row-again": one_row_again,
+    "rows-are-one-list": rows_are_one_list,
+    "values-never-read": values_never_read,
+    "mask-inverted": inverted_mask,
+    "written-into-integers": cut_off,
+    "sum-goes-on": sum_goes_on,
+    "rotary-angles-mixed": mixed_angles,
+}
+"""The first that tells is said."""

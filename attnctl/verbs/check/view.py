@@ -70,7 +70,7 @@ def notes_below(report: Report, screen: Screen) -> Iterator[Line]:
         wanted = f"Record {', '.join(unjudged.record)} too" if unjudged.record else unjudged.otherwise
         why = f"{unjudged.step} cannot be judged: {unjudged.words}. {wanted}."
         yield from flowing(why, screen, name=unjudged.step)
-    for note in (*report.broken, *report.notes):
+    for note in (*map(str, report.broken), *report.notes):
         yield from flowing(note, screen)
 
     if report.unknown:

@@ -103,7 +103,10 @@ def verdict_lines(verdict: AnswerVerdict, screen: Screen) -> Iterator[Element]:
     sentence = f"{verdict.says}."
     if verdict.right is False:  # None is what cannot be judged
         sentence = f"Not right yet: {sentence}"
-    yield from paragraphs(sentence[:1].upper() + sentence[1:], screen)
+    first_word = sentence.partition(" ")[0]
+    if first_word.isalpha():  # not the name of a file
+        sentence = sentence[:1].upper() + sentence[1:]
+    yield from paragraphs(sentence, screen)
     if verdict.mistake:
         also = f"; also fits: {', '.join(verdict.also[:3])}" if verdict.also else ""
         yield [(screen.printable(f"({verdict.mistake}{also})"), "aside")]
