@@ -268,7 +268,8 @@ class AttentionFinder:
         graph = self.graph
         known[n] = []
         is_opaque = graph.is_opaque(n) or graph.op(n) in GATHERED
-        if not is_opaque and graph.product(n):
+        product = graph.product(n)
+        if product and (not is_opaque or {product.left, product.right} <= {*graph.parents(n)}):
             known[n] = [n]
             return [n]
 
@@ -278,6 +279,7 @@ class AttentionFinder:
             for parent in graph.parents(n)
             if graph.value(parent).size == value.size
             and graph.value(parent).ndim > 0
+            and graph.value(parent).dtype.kind != "b"  # a mask, whatever it was made of
             and graph.op(parent) not in REDUCED  # of a single key its maximum is as large as the scores
         ]
         if value.ndim > 1:
@@ -759,5 +761,7 @@ def sides_of(first: Product) -> ScoreSides:
     # Queries of a group of heads that share their keys have an axis of the group before that of rows.
     rows = [axis for axis in first.axes if axis in own_left][-1:] or ["one query"]
     columns = [axis for axis in first.axes if axis in own_right][-1:] or ["one query"]
-    groups = [axis for axis in (*own_left, *own_right) if axis not in {*rows, *columns}]
+    # Beside a single query of all, the other axes of keys are batch and heads.
+    both = own_left and own_right
+    groups = [axis for axis in (*own_left, *own_right) if axis not in {*rows, *columns}] if both else []
     return ScoreSides(rows[0], columns[0], groups[0] if groups else None)

@@ -31,6 +31,12 @@ class Turn(NamedTuple):
     is_broken: bool = False
     """True where angles were used that turn nothing: lengths are not kept."""
 
+    def at_base(self, theta: float, width: int) -> Turn:
+        """The same with the frequencies of a base, where its own are of rows that skip positions."""
+        half = (self.dims or width) // 2
+        frequencies = theta ** (-np.arange(half) / half)
+        return self._replace(frequencies=tuple(frequencies.tolist()))
+
     def rotary(self) -> Rotary:
         assert self.frequencies is not None
         theta = theta_of(self.frequencies)
@@ -161,6 +167,23 @@ def frequencies_of(start: Array, end: Array) -> tuple[float, ...] | None:
     # The median over positions: one that begins again, as a wrong cache has it, does not count.
     angles = np.angle(by_pair)
     return tuple(float(angle) for angle in np.median(angles, axis=0))
+
+
+def places_shown(before: Array, after: Array, turn: Turn) -> Array | None:
+    """(batch, row): by how many positions each row was turned; None unless all its pairs say so."""
+    if turn.frequencies is None or min(turn.frequencies) <= 0:
+        return None
+    dims = turn.dims or before.shape[-1]
+    start, end = (pairs_of(rows[..., :dims], interleaved=turn.interleaved) for rows in (before, after))
+    turned = (end * np.conj(start)).sum(axis=1)
+    frequencies = np.array(turn.frequencies)
+
+    # The slowest pair has not gone round yet; the others have to bear out what it says.
+    places = np.round(np.angle(turned[..., -1]) / frequencies[-1])
+    expected = np.exp(1j * places[..., None] * frequencies)
+    if (np.abs(expected - turned / np.abs(turned)) > CLOSE).any():
+        return None
+    return places.astype(int)
 
 
 def theta_of(frequencies: Sequence[float]) -> float | None:

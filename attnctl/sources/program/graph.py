@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from math import prod
 from typing import NamedTuple
 
@@ -39,6 +40,8 @@ PRODUCTS = frozenset(
 )
 SUMS_OF_PRODUCTS = frozenset({"baddbmm", "addmm"})
 """torch's products of two arrays with a third that is added."""
+
+SUMS = frozenset({"+", "add", "in place +"})
 
 EINSUM = "einsum"
 
@@ -114,8 +117,17 @@ class Graph:
         """What a loop made as exp of scores that it did not keep."""
         self.of_loops: dict[int, LoopProduct] = {}
         """By expression: what the longest array that it gave is a product of."""
+        self.tree = cache(self.read_tree)
+        """The text of a file as a syntax tree."""
         self.split_einsums()
         self.split_sums()
+
+    def read_tree(self, file: str) -> ast.Module:
+        """The syntax tree of a file of the program; an empty one of what cannot be read."""
+        try:
+            return ast.parse(self.recording.files.get(file, ""))
+        except (SyntaxError, ValueError, RecursionError):
+            return ast.Module([], [])
 
     def split_einsums(self) -> None:
         """Write einsum of three operands as a product of a product."""
@@ -207,6 +219,12 @@ class Graph:
         if self.op(n) not in WRITES or not parents:
             return False
         return self.value(parents[0]).shape == self.value(n).shape
+
+    def before_writes(self, n: int) -> int:
+        """What statements wrote into, as it was made."""
+        while self.events[n].function == "in place" and self.parents(n):
+            n = self.parents(n)[0]
+        return n
 
     def is_float(self, n: int) -> bool:
         return self.value(n).dtype.kind == "f"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from functools import cache, cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from attnctl.sources.program.graph import Graph
@@ -38,18 +38,11 @@ class Handing:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.tree = cache(self.read_tree)
 
     @cached_property
     def sites(self) -> dict[tuple[object, ...], int]:
         """The number of each site by where it stands; asked for only where something is wrong."""
         return {(site.file, *spot_of_site(site)): n for n, site in enumerate(self.graph.sites)}
-
-    def read_tree(self, file: str) -> ast.Module | None:
-        try:
-            return ast.parse(self.graph.recording.files.get(file, ""))
-        except (SyntaxError, ValueError):
-            return None
 
     # --- out of functions ---
 
@@ -128,7 +121,7 @@ class Handing:
     def module_made(self, n: int, kind: str) -> int | None:
         """The call that made the module which gave an array: self.softmax = nn.Softmax(dim=1)."""
         site = self.graph.site(n)
-        for node in ast.walk(self.tree(site.file) or ast.Module([], [])):
+        for node in ast.walk(self.graph.tree(site.file)):
             if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
                 continue
             target = node.targets[0]
@@ -142,30 +135,25 @@ class Handing:
     def expression_at(self, site: int) -> ast.expr | None:
         """The expression of a site."""
         where = self.graph.sites[site]
-        tree = self.tree(where.file)
-        if tree is None:
-            return None
-        for node in ast.walk(tree):
+        for node in ast.walk(self.graph.tree(where.file)):
             if isinstance(node, ast.expr) and spot(node) == spot_of_site(where):
                 return node
         return None
 
     def function_at(self, caller: Caller) -> Function | None:
         """The innermost function that a line stands in."""
-        tree = self.tree(caller.file)
         inside = [
             node
-            for node in ast.walk(tree or ast.Module([], []))
+            for node in ast.walk(self.graph.tree(caller.file))
             if isinstance(node, Function) and node.lineno <= caller.line <= (node.end_lineno or 0)
         ]
         return min(inside, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
 
     def call_at(self, caller: Caller, function: Function) -> ast.Call | None:
         """The call on a line that carried out a function: by its name, or the only one that there is."""
-        tree = self.tree(caller.file)
         calls = [
             node
-            for node in ast.walk(tree or ast.Module([], []))
+            for node in ast.walk(self.graph.tree(caller.file))
             if isinstance(node, ast.Call) and node.lineno <= caller.line <= (node.end_lineno or 0)
         ]
         name = getattr(function, "name", "")
@@ -203,6 +191,17 @@ def may_call(call: ast.Call, function: Function) -> bool:
 def parameters(function: Function) -> list[str]:
     arguments = function.args
     return [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+
+
+def defaults_of(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr]]:
+    """The parameters that have a default, each with it."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    behind = positional[len(positional) - len(arguments.defaults) :]
+    for parameter, default in zip(behind, arguments.defaults, strict=True):
+        yield parameter.arg, default
+    for parameter, keyword in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if keyword is not None:
+            yield parameter.arg, keyword
 
 
 def argument_for(call: ast.Call, function: Function, name: str) -> ast.expr | None:

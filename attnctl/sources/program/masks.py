@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,7 @@ class MaskReader:
             steps.options["causal"] = False
             steps.note("--causal is taken as said of the attentions of a sentence with itself as it grows.")
         is_newest = steps.reads_newest(len(hidden))
-        of_another = MEMORY in steps.arrays and not is_newest
+        of_another = MEMORY in steps.arrays and not is_newest and not self.is_made_of_queries(steps)
         if of_another and self.some_causal and (is_made or shows_triangle(hidden)):
             return  # keys of another sentence have no order with the queries
         seen = self.seen_by_mistake(steps, hidden)
@@ -117,6 +118,14 @@ class MaskReader:
         for name, array in meant.arrays.items():
             steps.put(name, array, steps.score_events[:1])
 
+    @cached_property
+    def windows_said(self) -> set[int]:
+        """How many keys before its own a query sees, as the words of the program have it."""
+        files = self.graph.recording.files
+        return {
+            count for file, text in files.items() for count in keys_before_said(text, self.graph.tree(file))
+        }
+
     def as_said(self, meant: Meant, hidden: Array) -> Meant:
         """The window that the program's own words tell of, where its mask has one key more or fewer."""
         if not meant.options.get("causal"):
@@ -124,9 +133,8 @@ class MaskReader:
         shown = window_shown(hidden, meant.options.get("causal_offset", 0))
         if shown is None:
             return meant
-        said = {count for text in self.graph.recording.files.values() for count in keys_before_said(text)}
-        near = {count for count in said if abs(count - shown) == 1}
-        if shown in said or len(near) != 1:
+        near = {count for count in self.windows_said if abs(count - shown) == 1}
+        if shown in self.windows_said or len(near) != 1:
             return meant
         (left,) = near
         note = f"Its own words say that a query sees its own key and {plural(left, 'key')} before."
@@ -136,10 +144,20 @@ class MaskReader:
         """True for cross-attention, or an encoder's, in a program whose decoder is causal."""
         if not self.some_causal:
             return False
-        if MEMORY in steps.arrays:
+        if MEMORY in steps.arrays and not self.is_made_of_queries(steps):
             return not steps.reads_newest(len(hidden))
         is_causal = steps.triangle is not None or shows_triangle(hidden)
         return steps.attention.output in self.encoded and not is_causal
+
+    def is_made_of_queries(self, steps: Steps) -> bool:
+        """True for a memory made of the tokens that ask, as a latent is, or what both were made of."""
+        of_q, of_k = (steps.inputs.get(name) for name in "QK")
+        if of_k is None or steps.arrays["Q"].shape[-2] != of_k.array.shape[-2]:
+            return False
+        if of_q is not None and of_q.event in self.graph.ancestors(of_k.event):
+            return True
+        last = steps.attention.origins["Q"][0].last
+        return of_k.event in self.meaning.origins.before_softmax(last)
 
     def put_written_slots(self, steps: Steps, empty: Array, hidden: Array) -> None:
         """Of a cache that is not full what was written to; `empty`, (batch, key), are its other slots."""

@@ -181,12 +181,8 @@ class Meaning:
 
     def read_assigned(self, file: str) -> dict[tuple[int, int], str]:
         """By the place of an expression the variable that it is assigned to, of each in k, v = a, b."""
-        try:
-            tree = ast.parse(self.graph.recording.files.get(file, ""))
-        except (SyntaxError, ValueError):
-            return {}
         out: dict[tuple[int, int], str] = {}
-        for node in ast.walk(tree):
+        for node in ast.walk(self.graph.tree(file)):
             match node:
                 case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
                     for name, value in zip(names, values, strict=False):
@@ -249,13 +245,15 @@ class Meaning:
         """What an input was normalized to, before it was projected, if nothing reads that."""
         graph = self.graph
         shape = graph.value(x).shape
+        if is_normalized(graph.value(x)):
+            return None
         for n in graph.events:
             if not x < n < before or graph.children[n] or not graph.has_value(n):
                 continue
             value = graph.value(n)
             if value.shape != shape or not is_normalized(value):
                 continue
-            if x in graph.ancestors(n, most=MOST_OF_NORM) and not is_normalized(graph.value(x)):
+            if x in graph.ancestors(n, most=MOST_OF_NORM):
                 return n
         return None
 
@@ -339,10 +337,7 @@ class Meaning:
 
     def made_at(self, weight: int) -> int:
         """Where the array of a weight was made; what is drawn into it since leaves it the same module's."""
-        event = self.origins.origin(weight).last
-        while self.graph.events[event].function == "in place" and self.graph.parents(event):
-            event = self.graph.parents(event)[0]
-        return event
+        return self.graph.before_writes(self.origins.origin(weight).last)
 
     def is_transposed_parameter(self, n: int) -> bool | None:
         """Whether a module's weight is transposed here; None for what is no such weight, or not square."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,12 @@ from attnctl.math.derivation import Rotary
 from attnctl.math.names import (
     EMBEDDINGS,
     MEMORY,
+    POSITION_IDS,
     POSITIONS,
     X,
 )
 from attnctl.sources.program.attention import Attention
-from attnctl.sources.program.changed import Changed
+from attnctl.sources.program.changed import Changed, places_shown
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.join import begins_softmax
 from attnctl.sources.program.meant import Meaning
@@ -111,9 +113,13 @@ class OperandReader:
 
     def put_turned(self, steps: Steps, name: str, origin: Origin, array: Array) -> None:
         """Q or K that is given and turned by its position: as it was given, and as it is read."""
-        given = self.projecting.given_before_turn(origin, array)
-        if given is not None:
-            self.put_changes(steps, name, given.changed, given.event)
+        kept = array if name == "Q" else distinct_heads(array)
+        given = self.projecting.given_before_turn(origin, kept)
+        if given is None:
+            return
+        if kept is not array:  # keys before they were repeated for heads
+            self.put_shared(steps, name, array, kept)
+        self.put_changes(steps, name, given.changed, given.event)
 
     def is_input(self, attention: Attention, origin: Origin) -> bool:
         """True for keys or values that are x itself, of which others are projected."""
@@ -122,8 +128,13 @@ class OperandReader:
 
     def factor_on(self, steps: Steps, name: str, path: Sequence[int]) -> float:
         """What Q or K is multiplied by between its projection and the product."""
+        origins = steps.attention.origins
+        others = {origin.last for other in "QKV" if other != name for origin in origins[other]}
+        of_others = {n for last in others for n in (last, *self.graph.ancestors(last))}
         factor = 1.0
         for now, before in itertools.pairwise(path):
+            if now in of_others:
+                break  # what all of them are made of: it is an input that was scaled
             if not self.graph.parents(before) and not self.graph.events[before].names:
                 continue  # how large it was drawn
             scale = ratio(self.graph.value(before), self.graph.value(now))
@@ -232,18 +243,22 @@ class OperandReader:
         steps.put(f"W_{name}", matrix, [projected.weight])
         steps.put(f"b_{name}", bias, [projected.weight])
 
-        path = steps.events[name]
-        if projected.stored is not None:  # keys and values before they were repeated for heads
-            grown = [
-                now
-                for before, now in itertools.pairwise(path)
-                if self.graph.value(now).size > self.graph.value(before).size
-            ]
-            steps.put(f"{name}_shared", array, grown[:1] or path[-1:])
-            steps.put(name, projected.stored, path)
-            steps.options.setdefault("kv_heads", projected.stored.shape[1])
+        if projected.stored is not None:
+            self.put_shared(steps, name, array, projected.stored)
         if projected.change is not None:
             self.put_changes(steps, name, projected.change, projected.event)
+
+    def put_shared(self, steps: Steps, name: str, array: Array, stored: Array) -> None:
+        """Keys or values before they were repeated for heads, and as they are read."""
+        path = steps.events[name]
+        grown = [
+            now
+            for before, now in itertools.pairwise(path)
+            if self.graph.value(now).size > self.graph.value(before).size
+        ]
+        steps.put(f"{name}_shared", array, grown[:1] or path[-1:])
+        steps.put(name, stored, path)
+        steps.options.setdefault("kv_heads", stored.shape[1])
 
     def settle_rotation(self, steps: Steps) -> None:
         """What is asked for where Q or K is turned: by which angles, and how many keys precede query 0."""
@@ -257,7 +272,7 @@ class OperandReader:
         known = all(name in turns or f"W_{name}" in steps.arrays for name in "QK")
         if not known or not (telling or is_broken):
             for name in turns:
-                take_as_made(steps, name)
+                take_as_made(steps, name, is_known=self.is_given_beside_made(steps, name))
             steps.options["positions"] = NONE
             return
 
@@ -270,10 +285,42 @@ class OperandReader:
                 events = events[:1]
             steps.put(f"{name}_rotated", steps.arrays[last], events)
 
+        own_places = self.own_places(steps)
+        if own_places is not None:
+            steps.options["positions"] = replace(steps.options["positions"], frequencies=())
+            steps.put(POSITION_IDS, own_places, steps.events["Q_rotated"][:1])
         batch, _, queries, _ = steps.arrays["Q"].shape
         keys = steps.arrays["K"].shape[-2]
         if queries < keys and steps.reads_newest(batch):
             steps.options["causal_offset"] = keys - queries
+
+    def own_places(self, steps: Steps) -> Array | None:
+        """(batch, token): positions that tokens have of their own, as where some were left out.
+
+        They rise in each member, by more than one somewhere, and are those of queries and keys alike.
+        """
+        if not {*"QK"} <= steps.turns.keys():
+            return None
+        theta = steps.options["positions"].theta
+        shown: list[Array] = []
+        for name in "QK":
+            before = steps.arrays.get(f"{name}_normed", steps.arrays[name])
+            turn = steps.turns[name].at_base(theta, before.shape[-1])
+            places = places_shown(before, steps.arrays[f"{name}_rotated"], turn)
+            if places is None:
+                return None
+            shown.append(places)
+        of_q, of_k = shown
+        if not np.array_equal(of_q, of_k):
+            return None
+        steps_between = np.diff(of_q, axis=-1)
+        rises_unevenly = np.ptp(steps_between) > 0 and steps_between.min() > 0
+        return of_q if rises_unevenly else None
+
+    def is_given_beside_made(self, steps: Steps, name: str) -> bool:
+        """True for an operand that is given where nothing tells how the other was made, as of a cache."""
+        other = steps.attention.origins["K" if name == "Q" else "Q"][0].last
+        return f"W_{name}" not in steps.arrays and bool(self.graph.nearest_kept(other))
 
     def shows_unturned(self, steps: Steps) -> bool:
         """True if Q and K are seen to be read as they were projected, or as they were given."""
@@ -381,11 +428,12 @@ def settle_shared_heads(steps: Steps) -> None:
             steps.put(name, kept, steps.events[name])
 
 
-def take_as_made(steps: Steps, name: str) -> None:
-    """Q or K as it is read, where nothing tells how it was turned."""
+def take_as_made(steps: Steps, name: str, *, is_known: bool) -> None:
+    """Q or K as it is read, where nothing tells how it was turned; that is said unless it `is_known`."""
     events = steps.events[f"{name}_rotated"]
     steps.put(name, steps.arrays.pop(f"{name}_rotated"), events)
-    steps.unexplained[name] = events[-1]
+    if not is_known:
+        steps.unexplained[name] = events[-1]
     steps.inputs.pop(name, None)
     for given in (f"W_{name}", f"b_{name}", f"{name}_normed", f"{name}_norm_weight"):
         steps.arrays.pop(given, None)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import permutations
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from attnctl.sources.program.graph import SOFT, Graph, Product
+from attnctl.sources.program.graph import SOFT, SUMS, Graph, Product
 from attnctl.sources.program.relations import Array, has_same_numbers, is_near, ratio
 
 MOST_SORTED = 2**20
@@ -125,19 +125,25 @@ class Origins:
         return self.nearest_projection(origin.last) is not None
 
     def nearest_projection(self, n: int) -> Projection | None:
-        """The nearest projection with as many numbers, through whatever was done with them since.
-
-        Behind an attention lie the projections of the one before: these are none of its own.
-        """
+        """The nearest projection with as many numbers, through whatever was done with them since."""
         size = self.graph.value(n).size
-        edge = [n]
-        seen = {n}
-        while edge and len(seen) < MOST_ANCESTORS:
-            nearest = edge.pop(0)
+        for nearest in self.before_softmax(n):
             if self.graph.value(nearest).size == size:
                 projection = self.projection(nearest)
                 if projection is not None:
                     return projection
+        return None
+
+    def before_softmax(self, n: int) -> Iterator[int]:
+        """An array and what it was made of, the nearest first.
+
+        Behind an attention lie the projections of the one before: these are none of its own.
+        """
+        edge = [n]
+        seen = {n}
+        while edge and len(seen) < MOST_ANCESTORS:
+            nearest = edge.pop(0)
+            yield nearest
             product = self.graph.product(nearest)
             if product is not None and self.is_after_softmax(product):
                 continue
@@ -146,7 +152,6 @@ class Origins:
             further = [parent for parent in self.graph.nearest_kept(nearest) if parent not in seen]
             seen.update(further)
             edge += further
-        return None
 
     # --- projections ---
 
@@ -201,7 +206,7 @@ class Origins:
     def with_bias(self, n: int) -> Projection | None:
         graph = self.graph
         value = self.graph.value(n)
-        if graph.op(n) not in {"+", "add", "in place +", "addmm"}:
+        if graph.op(n) not in SUMS | {"addmm"}:
             return None
         for product, bias in permutations(graph.parents(n), 2):
             if graph.value(product).shape != value.shape:

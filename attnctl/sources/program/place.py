@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,18 +52,28 @@ def path_of(graph: Graph, file: str) -> str:
 def place_of(graph: Graph, n: int, call: int | None = None) -> Expression:
     """Where an event was made; or the site of the call that led to it, where that is to blame."""
     site = graph.site(n) if call is None else graph.sites[call]
-    path = path_of(graph, site.file)
-    begin = characters(line_of(graph, site.file, site.line), site.column)
-    end = characters(line_of(graph, site.file, site.end_line), site.end_column)
-    where = spot(path, site.line)
+    return expression(graph, site.file, (site.line, site.column), (site.end_line, site.end_column))
+
+
+def place_of_node(graph: Graph, file: str, node: ast.expr) -> Expression:
+    """Where an expression of the text stands, which may be no site of the recorder."""
+    end = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+    return expression(graph, file, (node.lineno, node.col_offset), end)
+
+
+def expression(graph: Graph, file: str, begin: tuple[int, int], end: tuple[int, int]) -> Expression:
+    """An expression by the lines where it begins and ends, and the bytes before these in them."""
+    path = path_of(graph, file)
+    column = characters(line_of(graph, file, begin[0]), begin[1]) + 1
+    where = spot(path, begin[0])
     if not path.endswith(NOTEBOOK):
-        where += f":{begin + 1}"
+        where += f":{column}"
     return Expression(
         path=path,
-        line=site.line,
-        column=begin + 1,
-        end_line=site.end_line,
-        end_column=end + 1,
+        line=begin[0],
+        column=column,
+        end_line=end[0],
+        end_column=characters(line_of(graph, file, end[0]), end[1]) + 1,
         spot=where,
     )
 

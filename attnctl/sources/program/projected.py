@@ -139,17 +139,10 @@ class Projecting:
         bias = projection.bias
         whole = Projected(source, projection.weight, projection.n, matrix, bias, is_whole=True)
 
-        if self.is_turned(projection, flat):
-            # W x, whose tokens are columns.
-            turned = ProjectedRows(projection.weight, self.graph.value(projection.weight).T)
-            return Projected(
-                turned,
-                projection.x,
-                projection.n,
-                self.graph.value(projection.x).T,
-                projection.row_bias,
-                is_whole=True,
-            )
+        turned = self.origins.of_columns(projection) if self.is_turned(projection, flat) else None
+        if turned is not None:
+            source = self.input_of(turned)
+            return Projected(source, turned.weight, turned.n, turned.matrix, turned.bias, is_whole=True)
         if projection.row_bias is not None and projection.bias is None:
             return None
         if rows.shape == flat.shape:
@@ -260,7 +253,10 @@ class Projecting:
         rows = np.concatenate([part.rows for part in parts])
         inputs = [self.origins.tokens(part) for part in parts]
         x = np.concatenate([each.reshape(-1, each.shape[-1]) for each in inputs])
-        if parts[-1].bias is None and not flat.any(axis=1).all():
+        is_written = flat.any(axis=1)
+        if not is_written.any():
+            return None  # all slots are empty: nothing tells by which weight they would be filled
+        if parts[-1].bias is None and not is_written.all():
             # A slot of a cache that is empty is what no token at all would give.
             rows = np.concatenate([rows, np.zeros_like(rows[:1])])
             x = np.concatenate([x, np.zeros_like(x[:1])])

@@ -160,15 +160,17 @@ def with_behind(axes: Sequence[str], behind: Labels) -> Labels:
 def contractions_of_vectors(
     a: Sequence[int], b: Sequence[int], out: Sequence[int]
 ) -> Iterator[tuple[Labels, Labels, Labels]]:
-    """A vector with a matrix, summed over the last axis of the left and the first of the right as usual."""
+    """A vector with matrices, summed over the last axis of the left and the first of the right as usual."""
+    lead = tuple(f"{i}" for i in range(max(len(a), len(b)) - 2))
     vector = ("d",)
-    rows_first = ("m", "d")
-    columns_last = ("d", "m")
+    rows_first = (*lead, "m", "d")
+    columns_last = (*lead, "d", "m")
+    kept = (*lead, "m")
     ways = (
-        (vector, columns_last, ("m",)),
-        (rows_first, vector, ("m",)),
-        (vector, rows_first, ("m",)),
-        (columns_last, vector, ("m",)),
+        (vector, columns_last, kept),
+        (rows_first, vector, kept),
+        (vector, rows_first, kept),
+        (columns_last, vector, kept),
     )
     for labels in ways:
         if fits(labels, (a, b, out)):

@@ -8,11 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from attnctl.math.ops.vectors import sinusoids
-from attnctl.sources.program.graph import Graph
+from attnctl.sources.program.graph import SUMS, Graph
 from attnctl.sources.program.projected import match_columns
 from attnctl.sources.program.relations import Array
-
-ADDED = frozenset({"+", "add", "in place +"})
 
 WAVES = frozenset({"sin", "cos"})
 
@@ -36,7 +34,7 @@ class AddedTable(NamedTuple):
 
 def table_added(graph: Graph, x: int) -> AddedTable | None:
     """The table of which an array is the sum with embeddings, if it is laid out as nobody usually does."""
-    if graph.op(x) not in ADDED:
+    if graph.op(x) not in SUMS:
         return None
     for positions, embeddings in permutations(graph.parents(x), 2):
         value = graph.value(positions)

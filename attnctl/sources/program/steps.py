@@ -28,7 +28,7 @@ from attnctl.math.rules import alibi_slopes
 from attnctl.sources.program.attention import Attention
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.join import begins_softmax, is_base_two
-from attnctl.sources.program.lines import ChangeKind, classify
+from attnctl.sources.program.lines import ChangeKind, LineChange, classify
 from attnctl.sources.program.masks import MaskReader, sees_other_regions_only
 from attnctl.sources.program.meant import Meaning
 from attnctl.sources.program.named import Layout, Steps
@@ -57,6 +57,11 @@ SAYS_MODE = re.compile(r"^\s*\w[\w.\[\]]*\.(eval|train)\(\s*\)|=.*\.(eval)\(\s*\
 
 NEAR_ONE = 1e-4
 """How far a factor may be off what it is said to be."""
+
+FAR_FROM_ONE = 0.9
+"""Up to where a tanh has digits enough to tell what it is of."""
+
+SUBTRACTED = frozenset({"-", "subtract", "sub"})
 
 MOST_DROPPED = 0.9
 """The share of all weights that dropout makes 0; where more are, they were hidden."""
@@ -203,10 +208,7 @@ class StepReader:
         attention = steps.attention
         graph = self.graph
         if attention.over_heads:
-            made = self.masks.triangle_at(list(attention.over_heads))
-            steps.triangle = made
-            steps.options |= {"causal": True} if made is not None or self.asked.get("causal") else {}
-            steps.score_events = list(attention.over_heads)
+            self.read_over_heads(steps)
             return
         if not attention.lines:
             self.masks.read_fused(steps, layout)
@@ -258,6 +260,13 @@ class StepReader:
             steps.put(WEIGHTS, weights, steps.weight_events)
         self.read_sink(steps, layout)
 
+    def read_over_heads(self, steps: Steps) -> None:
+        """What is meant to be hidden, of scores that are none of tokens: these have no name."""
+        steps.score_events = list(steps.attention.over_heads)
+        steps.triangle = self.masks.triangle_at(steps.score_events)
+        if steps.triangle is not None or self.asked.get("causal"):
+            steps.options["causal"] = True
+
     def with_what_is_hidden(
         self, steps: Steps, lines: list[tuple[int, Array]], begins: int
     ) -> list[tuple[int, Array]]:
@@ -305,16 +314,28 @@ class StepReader:
         if of_heads is None:
             return
         for n in self.graph.events:
-            if n < steps.attention.output and self.graph.has_value(n):
-                value = self.graph.value(n)
-                if value.size == of_heads.size and is_near(value.reshape(-1), of_heads, 1e-3):
-                    steps.put(SINK, value.reshape(-1), [n])
-                    return
+            if n >= steps.attention.output or not self.graph.has_value(n):
+                continue
+            value = self.graph.value(n)
+            if value.size == of_heads.size and is_near(value.reshape(-1), of_heads, 1e-3):
+                steps.put(SINK, value.reshape(-1), [n])
+                return
+            if self.holds_sinks(n, of_heads):
+                steps.put(SINK, of_heads.astype(value.dtype), [n])
+                return
+
+    def holds_sinks(self, n: int, of_heads: Array) -> bool:
+        """True for a vector, no product, with the logit of the one head that is carried out."""
+        value = self.graph.value(n)
+        if of_heads.size > 1 or value.ndim != 1 or value.dtype.kind != "f" or self.graph.product(n):
+            return False
+        return bool((np.abs(value - of_heads) <= NEAR_ONE * np.abs(of_heads)).any())
 
     def let_unscaled(self, steps: Steps) -> None:
         """Scores that need no scale, where no program shows what was meant: T5's, Luong's, Gemma 2's."""
         if SCALED in steps.arrays:
-            self.let_scaled_otherwise(steps)
+            if not self.let_absorbed_scale(steps):
+                self.let_scaled_otherwise(steps)
         elif BIAS in steps.arrays and is_relative(steps.arrays[BIAS]):
             steps.options["scale"] = 1.0
             steps.note("Its scores are not scaled, as T5's are not, which has a relative bias, too.")
@@ -331,15 +352,37 @@ class StepReader:
         if SCORES in steps.arrays:
             scale = ratio(steps.arrays[SCORES], steps.arrays[SCALED])
         meant = round(1 / scale**2) if scale > 0 else 0
-        sizes = {
-            size for name in (X, "Q") if name in steps.arrays for size in steps.arrays[name].shape[-1:]
-        }
-        if meant < 2 or meant in sizes or abs(scale * np.sqrt(meant) - 1) > 1e-5:
+        if meant < 2 or meant in widths_of(steps) or abs(scale * np.sqrt(meant) - 1) > 1e-5:
             return
         steps.options["scale"] = float(1 / np.sqrt(meant))
         steps.note(
             f"Its scores are divided by √{meant}, a number of its own, as Gemma 2's are: taken as meant."
         )
+
+    def let_absorbed_scale(self, steps: Steps) -> bool:
+        """Take 1 / √N as meant of queries, N columns wide, that were multiplied by the weight of the keys.
+
+        DeepSeek's latent attention is carried out so: q (c W_UK)ᵀ as (q W_UKᵀ) cᵀ.
+        """
+        graph = self.graph
+        absorbed = graph.product(steps.attention.origins["Q"][0].last)
+        if absorbed is None:
+            return False
+        scale = steps.prescale * steps.attention.factor
+        if SCORES in steps.arrays:
+            scale = ratio(steps.arrays[SCORES], steps.arrays[SCALED])
+        sides = ((absorbed.left, absorbed.left_axes), (absorbed.right, absorbed.right_axes))
+        for n, axes in sides:
+            summed = [axis for axis in axes if axis not in absorbed.axes]
+            sizes = [graph.value(n).shape[axes.index(axis)] for axis in summed]
+            width = int(np.prod(sizes))
+            if width in widths_of(steps) or graph.product(n) is None:
+                continue
+            if abs(scale * np.sqrt(width) - 1) < 1e-5:
+                steps.options["scale"] = float(1 / np.sqrt(width))
+                steps.note(f"Its queries, {width} columns wide, are multiplied by the weight of the keys.")
+                return True
+        return False
 
     def let_temperature(self, steps: Steps) -> None:
         """Take a number as meant that scores are divided by once they were divided by √d_k."""
@@ -347,6 +390,8 @@ class StepReader:
         if is_base_two(self.graph, steps.attention.lines, begins):
             return  # log2(e) is no temperature
         lines = steps.attention.lines[:begins]
+        if lines[0].array.size == 1:
+            return
         scales = [steps.prescale, steps.attention.factor]
         for before, now in itertools.pairwise(lines):
             scale = ratio(before.array, now.array)
@@ -359,6 +404,8 @@ class StepReader:
         usual, more = (factor * np.sqrt(steps.arrays["Q"].shape[-1]) for factor in factors)
         if abs(usual - 1) > NEAR_ONE or abs(more - 1) <= NEAR_ONE:
             return
+        if any(abs(factors[1] * width - 1) <= NEAR_ONE for width in widths_of(steps)):
+            return  # a width is what scores are divided by in error
         steps.options["scale"] = float(np.prod(factors))
         steps.note(
             f"Its scores are divided by {1 / factors[1]:.4g} besides: a temperature, taken as meant."
@@ -434,6 +481,9 @@ class StepReader:
 
             n, now = lines[number]
             change = classify(before, now)
+            if now.size == 1 and self.graph.op(n) in SUBTRACTED:
+                # One number is any other's multiple, too.
+                change = LineChange(ChangeKind.SHIFT, before.astype(float) - now)
             if change.kind is ChangeKind.SHIFT:
                 shift = shift + change.shift
             elif change.kind is not ChangeKind.NONE:
@@ -453,11 +503,26 @@ class StepReader:
             steps.scale_events.append(n)
             if name in {SCORES, SCALED}:
                 return SCALED
+            if name == BIASED and self.is_made_of_operands(steps):
+                factor = ratio(*arrays)
+                steps.arrays[BIAS] = (steps.arrays[BIAS] * factor).astype(steps.arrays[BIAS].dtype)
+                steps.note("What is added is made of its queries, as Shaw's: scaled with the scores.")
             return name
         if kind is ChangeKind.MASK:
             self.put_bias_beside_mask(steps, n, *arrays, name)
             return MASKED
         return self.read_other(steps, n, *arrays, name)
+
+    def is_made_of_operands(self, steps: Steps) -> bool:
+        """True if what is added to the scores is a product of Q or K, as with vectors by distance."""
+        graph = self.graph
+        attention = steps.attention
+        operands = {n for name in "QK" for origin in attention.origins[name] for n in origin.path}
+        for n in steps.events.get(BIAS, ()):
+            for parent in graph.parents(n):
+                if parent != attention.product and operands & {*graph.ancestors(parent)}:
+                    return True
+        return False
 
     def put_bias_beside_mask(self, steps: Steps, n: int, before: Array, now: Array, name: str) -> None:
         """The bias that was added in one array with a mask, as T5's decoder has it."""
@@ -480,7 +545,9 @@ class StepReader:
         for tanh in range(number, min(number + 2, begins)):
             if self.graph.op(lines[tanh][0]) != "tanh":
                 continue
-            scale = ratio(lines[number - 1][1], np.arctanh(np.clip(lines[tanh][1], -0.999999, 0.999999)))
+            capped = lines[tanh][1]
+            far_from_one = np.abs(capped) < FAR_FROM_ONE
+            scale = ratio(lines[number - 1][1][far_from_one], np.arctanh(capped[far_from_one]))
             after = tanh + 1
             if after < begins and ratio(lines[tanh][1], lines[after][1]) and scale:
                 cap = ratio(lines[tanh][1], lines[after][1])
@@ -643,6 +710,11 @@ def before_dropout(lines: Sequence[tuple[int, Array]], begins: int) -> int | Non
         if factor > 1 and not is_late_mask and not rows_sum_to_one(now):
             return number
     return None
+
+
+def widths_of(steps: Steps) -> set[int]:
+    """The sizes of a token's vector and of a query."""
+    return {steps.arrays[name].shape[-1] for name in (X, MEMORY, "Q") if name in steps.arrays}
 
 
 def is_relative(bias: Array) -> bool:

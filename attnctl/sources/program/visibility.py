@@ -63,8 +63,12 @@ def what_was_meant(
     queries, keys = hidden.shape[-2:]
     begins_anew = is_newest and keys > queries and (hidden == causal_hides(queries, keys)).all()
     # Newest tokens that are masked as if they were the first ones are meant to be causal, too.
-    if causal or shows_triangle(hidden) or begins_anew:
+    if causal or begins_anew:
         return causal_meant(hidden, asked, is_newest=is_newest, first_query=first_query)
+    if shows_triangle(hidden):
+        meant = causal_meant(hidden, asked, is_newest=is_newest, first_query=first_query)
+        if "window" in asked or not hides_more(hidden, meant):
+            return meant
     return padding_meant(hidden, asked)
 
 
@@ -97,6 +101,15 @@ def causal_meant(
     if documents is not None:
         return Meant(options, {"mask": documents}, OF_DOCUMENTS)
     return window_meant(hidden, offset, asked, options)
+
+
+def hides_more(hidden: Array, meant: Meant) -> bool:
+    """True if more is hidden than a causal mask would hide, and nothing explains what: a graph, say."""
+    if meant.arrays or "window" in meant.options:
+        return False
+    queries, keys = hidden.shape[-2:]
+    later = causal_hides(queries, keys, meant.options.get("causal_offset", 0))
+    return bool((hidden & ~later).any())
 
 
 def documents_shown(hidden: Array) -> Array | None:

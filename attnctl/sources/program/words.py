@@ -8,6 +8,8 @@ import re
 import tokenize
 from collections.abc import Iterator
 
+from attnctl.sources.program.handed import defaults_of
+
 COUNT = r"(?P<count>\(?`?[a-z_]\w*`?\s*-\s*1\)?|`?[a-z_]\w*`?|\d+)"
 BETWEEN = r"\s+(?:[^\W\d]+\s+){0,2}?"
 BEFORE = (
@@ -37,13 +39,13 @@ LESS_ONE = re.compile(r"-\s*1\b")
 NAME = re.compile(r"[a-z_]\w*", re.IGNORECASE)
 
 
-def keys_before_said(text: str) -> set[int]:
+def keys_before_said(text: str, tree: ast.Module) -> set[int]:
     """How many keys before its own a query is said to see; empty where nothing is said."""
     said: set[int] = set()
     for words in spoken(text):
         for pattern, own in ((SAYS_BEFORE, 0), (SAYS_IN_ALL, 1)):
             for match in pattern.finditer(words):
-                said |= {number - own for number in numbers_of(match["count"], text)}
+                said |= {number - own for number in numbers_of(match["count"], tree)}
     return {count for count in said if count >= 0}
 
 
@@ -57,7 +59,7 @@ def spoken(text: str) -> Iterator[str]:
         return
 
 
-def numbers_of(count: str, text: str) -> set[int]:
+def numbers_of(count: str, tree: ast.Module) -> set[int]:
     """What a count may be: itself, or whatever the program sets the variable to that it names."""
     if count.isdigit():
         return {int(count)}
@@ -65,18 +67,14 @@ def numbers_of(count: str, text: str) -> set[int]:
     if name is None:
         return set()
     less = 1 if LESS_ONE.search(count) else 0
-    integers = integers_of(name[0], text)
+    integers = integers_of(name[0], tree)
     if not integers and len(name[0]) <= SHORT:  # a parameter, perhaps, of what is called a window elsewhere
-        integers = {number for window in WINDOWS for number in integers_of(window, text)}
+        integers = {number for window in WINDOWS for number in integers_of(window, tree)}
     return {number - less for number in integers}
 
 
-def integers_of(name: str, text: str) -> set[int]:
+def integers_of(name: str, tree: ast.Module) -> set[int]:
     """The integers that a program has for a variable, an argument, a default of a parameter."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return set()
     return {
         value.value
         for node in ast.walk(tree)
@@ -101,9 +99,8 @@ def bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
         case ast.keyword(arg=str(argument), value=value):
             yield argument, value
             return
-        case ast.arguments(args=parameters, defaults=defaults):
-            behind = parameters[len(parameters) - len(defaults) :]
-            yield from ((each.arg, value) for each, value in zip(behind, defaults, strict=True))
+        case ast.arguments():
+            yield from defaults_of(node)
             return
         case _:
             return
