@@ -16,6 +16,7 @@ from unittest import mock
 
 # Workers share the cores already: their own threads, waiting for each other, take a third of all the time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What is compiled is kept: by two workers that import every test, and by each process that tests begin.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
