@@ -92,6 +92,7 @@ def blurred_dump():
     return programs.program(given, "bfloat16")
 
 
+@pytest.mark.slow
 def test_what_rounding_blurs_is_neither_right_nor_wrong():
     steps = blurred_dump()
     report = attnctl.check(foreign(programs.recorded(steps, "only the output")), MEANT)

@@ -107,6 +107,7 @@ def test_a_scale_that_may_be_meant_is_not_mended(call, tmp_path):
     assert "Not mended" in done.out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_what_no_change_mends_stays(call, tmp_path):
     wrong = written().replace("weights = softmax(scores)", "weights = softmax(scores) ** 3 + 0.01")
