@@ -54,8 +54,10 @@ FEW_EXAMPLES = 6
 def pytest_collection_modifyitems(config, items):
     """Of large tables and of properties a sample is a fast test; `-m slow` has the rest or a part of it."""
     slow_cases = {item for item in items if item.get_closest_marker("slow")}
-    slow_cases |= {*left_out([item for item in items if item not in slow_cases], "sample", checksum)}
-    whole_cases = {*left_out([item for item in items if item in slow_cases], "thinned", random_number)}
+    whole_cases = {item for item in items if item.get_closest_marker("whole")}
+    others = [item for item in items if item not in slow_cases and item not in whole_cases]
+    slow_cases |= {*left_out(others, "sample", checksum)}
+    whole_cases |= {*left_out([item for item in items if item in slow_cases], "thinned", random_number)}
     for item in slow_cases:
         if item in whole_cases:
             item.own_markers = [marker for marker in item.own_markers if marker.name != "slow"]
