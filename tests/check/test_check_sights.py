@@ -122,6 +122,7 @@ def test_a_factor_of_given_values_may_be_a_scale_that_was_left_out():
     assert "not multiplied by v_scale, 0.05" in finding.fix
 
 
+@pytest.mark.slow
 def test_heads_that_see_otherwise_are_named():
     """A fault of one head is no fault of the others."""
     q, k, v = draw((2, 3, 6, 8), (2, 3, 6, 8), (2, 3, 6, 8))
