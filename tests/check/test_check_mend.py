@@ -266,7 +266,7 @@ HOMEWORK = sorted((Path(__file__).parent / "homework").glob("*.py"))
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")  # as of 0.5[:, None], which fails when it runs
-@pytest.mark.sample(9)
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("path", HOMEWORK, ids=lambda path: path.stem)
 def test_every_change_is_a_program(path):
     text = ProgramText(path.read_text())

@@ -20,7 +20,7 @@ OPTIONS = re.compile(r"# options: (.*)")
 
 
 @pytest.mark.usefixtures("in_process")
-@pytest.mark.sample(11)
+@pytest.mark.sample(22)
 @pytest.mark.parametrize("path", HOMEWORK, ids=lambda path: path.stem)
 def test_a_program_is_right_or_wrong_at_a_line(call, path):
     lines = path.read_text().splitlines()
