@@ -3,6 +3,7 @@
 import gc
 import io
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from unittest import mock
 
 # Workers share the cores already: their own threads, waiting for each other, take a third of all the time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What is compiled is kept: by two workers that import every test, and by each process that tests begin.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -50,13 +52,22 @@ FEW_EXAMPLES = 6
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Of large tables and of properties a sample is a fast test; `-m slow` has all."""
-    for item in left_out(items):
-        item.add_marker(pytest.mark.slow)
+    """Of large tables and of properties a sample is a fast test; `-m slow` has the rest or a part of it."""
+    slow_cases = {item for item in items if item.get_closest_marker("slow")}
+    whole_cases = {item for item in items if item.get_closest_marker("whole")}
+    others = [item for item in items if item not in slow_cases and item not in whole_cases]
+    slow_cases |= {*left_out(others, "sample", checksum)}
+    whole_cases |= {*left_out([item for item in items if item in slow_cases], "thinned", random_number)}
+    for item in slow_cases:
+        if item in whole_cases:
+            item.own_markers = [marker for marker in item.own_markers if marker.name != "slow"]
+            item.add_marker(pytest.mark.whole)
+        else:
+            item.add_marker(pytest.mark.slow)
     slow = config.option.markexpr == "slow"
     for item in items:
         drawn = getattr(getattr(item, "obj", None), "_hypothesis_internal_use_settings", None)
-        if drawn and not item.get_closest_marker("slow") and drawn.max_examples > FEW_EXAMPLES:
+        if drawn and item not in slow_cases and drawn.max_examples > FEW_EXAMPLES:
             if slow:
                 item.add_marker(pytest.mark.slow)
             else:
@@ -72,22 +83,31 @@ def pytest_collection_finish():
     gc.set_threshold(20_000)
 
 
-def left_out(items):
-    """The cases of tables marked sample(n) but for one in n: always the same, and one at least.
+def left_out(items, marker, order):
+    """The cases of tables marked sample(n), or thinned(n), but for one in n: always the same, at least one.
 
     sample(n, axis) draws along one axis: one in n for each entry of the others.
     """
     tables = {}
     for item in items:
-        sample = item.get_closest_marker("sample")
-        if sample and hasattr(item, "callspec") and not item.get_closest_marker("slow"):
-            n, *axes = sample.args
+        drawn = item.get_closest_marker(marker)
+        if drawn and hasattr(item, "callspec"):
+            n, *axes = drawn.args
             others = (repr(x) for name, x in item.callspec.params.items() if axes and name not in axes)
             table = (item.nodeid.partition("[")[0], *others), n
             tables.setdefault(table, []).append(item)
     for (_, n), cases in tables.items():
-        cases.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
+        cases.sort(key=lambda item: order(item.nodeid))
         yield from cases[-(-len(cases) // n) :]
+
+
+def checksum(name):
+    return zlib.crc32(name.encode())
+
+
+def random_number(name):
+    """A number for a name, always the same; checksums of names that differ in one word are alike."""
+    return random.Random(name).random()
 
 
 def text_stream(data=b""):
@@ -188,7 +208,7 @@ def workplace(tmp_path, request):
     own = ("HOME", "TMPDIR", "XDG_DATA_HOME", "XDG_STATE_HOME")
     keep = {name: os.environ[name] for name in own if name in os.environ}
     place = Workplace(tmp_path, {**keep, "LC_ALL": "C.UTF-8", "PYTHONUTF8": "1"}).real()
-    if request.node.get_closest_marker("slow"):
+    if any(map(request.node.get_closest_marker, ("slow", "whole"))):
         return place
     path = os.pathsep.join([str(request.getfixturevalue("warm_commands")), place.environ["PATH"]])
     return replace(place, environ={**place.environ, "PATH": path}, warm=True)

@@ -108,7 +108,8 @@ VERBS = {
 }
 
 
-@pytest.mark.sample(75)
+@pytest.mark.sample(140)
+@pytest.mark.thinned(2, "kind")  # under each verb either the right or the wrong one
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("kind", SCALES)
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)

@@ -113,7 +113,7 @@ AT_HOME = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("text", "kept"), AT_HOME.values(), ids=AT_HOME)
 def test_what_a_program_does_is_as_it_is_by_itself(guest, call, text, kept):
     alone = subprocess.run(

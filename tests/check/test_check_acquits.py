@@ -103,6 +103,7 @@ def cached():
     return {"Q": q, "K": k, "V": v, "past_key": past_k, "past_value": past_v, "attention_weights": weights}
 
 
+@pytest.mark.slow
 def test_an_option_without_which_all_agrees_is_named():
     report = attnctl.check(cached(), positions="rope", cache_unrotated=True)
     assert (report.agrees, report.mistake) == (False, "option-unmeant"), str(report)
@@ -170,6 +171,7 @@ def test_nan_in_what_is_read_tells_no_mistake_but_its_own():
     assert (report.mistake, report.findings[0].also) == ("nan-added-to-mask", ())
 
 
+@pytest.mark.slow
 def test_nan_that_nothing_told_apart_is_not_named():
     q, k, v = draw((2, 6, 8), (2, 6, 8), (2, 6, 8))
     k[0, 2] = np.nan

@@ -164,7 +164,7 @@ def test_ways_to_round_share_what_stands_before_them():
     assert "head_outputs" not in kept
 
 
-@pytest.mark.sample(6, "n")
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("n", [24, 64, 320])
 @pytest.mark.parametrize(
     ("mistake", "words"),

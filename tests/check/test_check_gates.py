@@ -68,6 +68,9 @@ def test_a_right_program_is_never_accused(dtype, d_model, what, case, planted_ta
 
 
 @pytest.mark.sample(3)
+@pytest.mark.thinned(
+    3, "what", "d_model"
+)  # each program in each type, with a size and a choice of records in three
 @pytest.mark.parametrize(("dtype", "d_model", "what", "case"), list(cases(programs.WRONG)))
 def test_a_wrong_program_never_agrees(dtype, d_model, what, case, planted_table):
     report = checked(dtype, d_model, what, case)
@@ -89,6 +92,7 @@ def blurred_dump():
     return programs.program(given, "bfloat16")
 
 
+@pytest.mark.slow
 def test_what_rounding_blurs_is_neither_right_nor_wrong():
     steps = blurred_dump()
     report = attnctl.check(foreign(programs.recorded(steps, "only the output")), MEANT)

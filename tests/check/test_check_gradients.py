@@ -168,6 +168,7 @@ ONLY_IN = {"backward-delta-of-rounded-output": ("float64", "float32")}
 
 
 @pytest.mark.sample(32)
+@pytest.mark.thinned(2, "dtype")
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("mistake", [each.name for each in BACKWARD])
 def test_a_planted_mistake_is_named(mistake, dtype):

@@ -124,6 +124,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("change", "said"), OTHERS.values(), ids=OTHERS)
 def test_another_array_in_a_step_or_for_it_is_named(change, said):
     trace = attnctl.run("the cat saw the dog run off", heads=2, causal=True)

@@ -107,6 +107,7 @@ def test_a_scale_that_may_be_meant_is_not_mended(call, tmp_path):
     assert "Not mended" in done.out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_what_no_change_mends_stays(call, tmp_path):
     wrong = written().replace("weights = softmax(scores)", "weights = softmax(scores) ** 3 + 0.01")
@@ -265,7 +266,7 @@ HOMEWORK = sorted((Path(__file__).parent / "homework").glob("*.py"))
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")  # as of 0.5[:, None], which fails when it runs
-@pytest.mark.sample(9)
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("path", HOMEWORK, ids=lambda path: path.stem)
 def test_every_change_is_a_program(path):
     text = ProgramText(path.read_text())

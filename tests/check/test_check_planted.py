@@ -124,8 +124,9 @@ def test_two_mistakes_between_recorded_steps_are_both_named():
 
 
 @pytest.mark.slow
+@pytest.mark.thinned(2, "dtype")
 @pytest.mark.parametrize("kind", own.CLEAN.values(), ids=own.CLEAN)
-@pytest.mark.parametrize("dtype", [pytest.param(own.F64, marks=pytest.mark.slow), own.F32])
+@pytest.mark.parametrize("dtype", [own.F64, own.F32])
 def test_noise_in_one_cell_names_the_step_and_the_cell(kind, dtype):
     rng = np.random.default_rng(5)
     arrays = quietly(own.attend, kind.but(dtype=dtype))

@@ -20,7 +20,7 @@ OPTIONS = re.compile(r"# options: (.*)")
 
 
 @pytest.mark.usefixtures("in_process")
-@pytest.mark.sample(11)
+@pytest.mark.sample(22)
 @pytest.mark.parametrize("path", HOMEWORK, ids=lambda path: path.stem)
 def test_a_program_is_right_or_wrong_at_a_line(call, path):
     lines = path.read_text().splitlines()
@@ -114,6 +114,7 @@ def test_a_program_runs_in_its_folder_and_finds_what_is_beside_it(call, tmp_path
     assert done.out.startswith("sub/p.py:8:5: softmax runs over queries")
 
 
+@pytest.mark.slow
 def test_a_program_is_watched_until_it_agrees(call, tmp_path, monkeypatch):
     right = HOMEWORK[0].with_name("right_letters.py").read_text()
     texts = iter([right.replace("6**.5", "6"), "x = 1 /", right])
@@ -170,6 +171,7 @@ def test_a_notebook_is_a_program_of_cells(call, tmp_path):
     assert early in " ".join(done.out.split())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_of_many_calls_the_last_is_kept_however_much_they_hold(call, tmp_path, monkeypatch):
     monkeypatch.setattr("attnctl.sources.program.record.MOST_BYTES", 2**18)

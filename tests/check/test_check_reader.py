@@ -105,6 +105,7 @@ def test_a_right_program_agrees_whatever_its_habit(call, habit):
 
 
 @pytest.mark.usefixtures("in_process")
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("what", WRONG)
 def test_what_is_wrong_is_shown_where_it_is_made(call, what):
     text, expected, mistake = WRONG[what]

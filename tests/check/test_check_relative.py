@@ -137,7 +137,7 @@ SLIPS = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("words", "slip"), SLIPS.items(), ids=SLIPS)
 def test_wrong_buckets_are_named(words, slip):
     how, queries = slip

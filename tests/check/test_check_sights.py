@@ -32,7 +32,7 @@ SIGHTS = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("meant", "made", "said"), SIGHTS.values(), ids=SIGHTS)
 def test_the_difference_of_who_sees_whom_is_said(meant, made, said):
     q, k, v = draw((2, N, 8), (2, N, 8), (2, N, 8))
@@ -47,6 +47,7 @@ def test_the_difference_of_who_sees_whom_is_said(meant, made, said):
             assert rows[query][key] == sign[bool(made[query, key]), bool(meant[query, key])]
 
 
+@pytest.mark.slow
 def test_one_change_of_all_rows_is_said_once():
     q, k, v = draw((1, 8, 8), (1, 8, 8), (1, 8, 8))
     place = np.arange(8)
@@ -96,6 +97,7 @@ def test_heads_of_a_packed_matrix_that_was_cut_in_thirds():
     assert "head 0 holds head 0 of K" in report.findings[0].hint
 
 
+@pytest.mark.slow
 def test_what_no_relation_was_found_of_is_not_said_to_have_none():
     q, k = draw((2, 6, 8), (2, 6, 8))
     report = attnctl.check({"Q": q, "K": k, "scores": np.sin(3 * (q @ k.swapaxes(-1, -2)))})
@@ -120,6 +122,7 @@ def test_a_factor_of_given_values_may_be_a_scale_that_was_left_out():
     assert "not multiplied by v_scale, 0.05" in finding.fix
 
 
+@pytest.mark.slow
 def test_heads_that_see_otherwise_are_named():
     """A fault of one head is no fault of the others."""
     q, k, v = draw((2, 3, 6, 8), (2, 3, 6, 8), (2, 3, 6, 8))

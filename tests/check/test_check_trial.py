@@ -3,8 +3,12 @@
 import pytest
 from trial.trial import Program, one_in, programs, table, that_save_scores, unchanged, verdict
 
-EVERY, SLOW_EVERY = 61, 4
-"""In the fast sample one program in so many, and in the slow one: the whole takes an hour."""
+PARTS = [
+    pytest.param(61, marks=pytest.mark.slow),
+    pytest.param(12, marks=pytest.mark.slow),
+    pytest.param(4, marks=pytest.mark.whole),
+]
+"""One program in so many is tried: all of them take an hour."""
 
 EXACT = ("float64", "float32")
 
@@ -39,18 +43,14 @@ def held_to_the_bars(outcomes, lines):
     assert not words & {("misnamed", True), ("misnamed", False), ("acquitted", True)}, "\n".join(lines)
 
 
-@pytest.mark.slow
-def test_a_sample_of_the_trial_is_named():
-    held_to_the_bars(*tried(one_in(EVERY, programs())))
+@pytest.mark.parametrize("every", PARTS)
+def test_a_part_of_the_trial_is_named(every):
+    held_to_the_bars(*tried(one_in(every, programs())))
 
 
-@pytest.mark.slow
-def test_a_quarter_of_the_trial_is_named():
-    held_to_the_bars(*tried(one_in(SLOW_EVERY, programs())))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("every", [101, 6])
+@pytest.mark.parametrize(
+    "every", [pytest.param(18, marks=pytest.mark.slow), pytest.param(6, marks=pytest.mark.whole)]
+)
 def test_what_is_called_scores_hides_no_mistake(every):
     held_to_the_bars(*tried(one_in(every, that_save_scores())))
 

@@ -90,6 +90,7 @@ def test_a_replay_says_what_the_report_said(call):
         assert (again["mistake"], again["explanation"]) == (each["mistake"], each["explanation"])
 
 
+@pytest.mark.slow
 def test_a_second_output_is_declared(call, tmp_path):
     words = ("conform", target("with_wrong_sum"), "--quick", "--dtype", "float64", "--feature", "causal")
     done = call(*words, "--returns", "output,logsumexp")

@@ -110,7 +110,7 @@ def test_each_verb_and_each_kind_is_tried():
     assert files - written <= FILES.keys() | MAKERS.keys(), "write one of it, in MAKERS"
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_takes_every_kind_of_source(folder, tmp_path, verb):
     files = [sign for sign, kind in OF_SIGN.items() if kind.source.endswith((":Dump", ":Script"))]

@@ -92,6 +92,7 @@ WHERE = {"not masked": "causal", "groups not summed": "grouped heads", "no slope
 
 
 @pytest.mark.sample(36)
+@pytest.mark.thinned(2, "dtype")
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_in_a_backward_pass_is_found_by_name(mistake, dtype):
@@ -261,6 +262,7 @@ def test_a_mask_forward_alone_is_named_where_delta_is_of_the_weights():
     assert found.wrong[0].failure.mistake == "backward-not-masked"
 
 
+@pytest.mark.slow
 def test_rounding_alone_is_called_no_factor_and_no_mystery():
     """Scores rounded to float16, with a log-sum-exp of those that are not, beside peaked rows."""
     import backward
@@ -307,6 +309,7 @@ def test_where_nothing_gives_gradients_it_says_so():
         attnctl.conform(backward.forward, backward=backward.forward)
 
 
+@pytest.mark.slow
 def test_the_shell_takes_a_backward_pass_and_says_which_gradient_is_wrong(call, tmp_path):
     sample = KERNELS.parents[2] / "samples" / "conform" / "backward_with_bug.py"
     options = ["--quick", "--dtype", "float32", "--feature", "attention", "--json", "--save", str(tmp_path)]

@@ -138,6 +138,7 @@ def test_a_kernel_of_one_size_that_is_wrong_is_held_to_its_outputs():
     assert found.conventions == {"lengths": "multiples of 128", "head sizes": "64"}
 
 
+@pytest.mark.slow
 def test_what_is_wrong_of_unequal_sides_alone_is_told_how_to_leave_out():
     def of_queries_alone(q, k, v):
         n = q.shape[2]

@@ -95,7 +95,7 @@ KINDS = {
 }
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_is_named(kind):
     found = attnctl.conform(of_weights(KINDS[kind]), quick=True, dtypes=["float32"], features=["attention"])
@@ -112,6 +112,7 @@ def test_a_kind_is_named_in_every_type(kind, dtype):
     assert f"those of {kind}" in str(found) or kind in str(found)
 
 
+@pytest.mark.slow
 def test_it_is_said_once_for_all_features():
     kernel = of_weights(KINDS["squared ReLU of the scores"])
     found = attnctl.conform(kernel, quick=True, dtypes=["float32"])

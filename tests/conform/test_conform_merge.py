@@ -94,6 +94,7 @@ def test_python():
         attnctl.conform(merges_here.right, merge=True, like="sdpa")
 
 
+@pytest.mark.slow
 def test_the_shell(call):
     file = f"{Path(merges_here.__file__)}"
     done = call("conform", "--merge", f"{file}:averaged", "--quick", "--dtype", "float32", "--json")

@@ -224,6 +224,7 @@ def test_a_lost_process_is_begun_again(tmp_path, name, at):
     assert any("1 call was made again" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_one_that_is_lost_in_every_call_is_a_crash(tmp_path):
     file = tmp_path / "kernel.py"
     file.write_text(KILLED.format(name="SIGKILL", when="q.shape[2] == 33"))

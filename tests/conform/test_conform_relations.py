@@ -68,6 +68,7 @@ def test_what_may_be_rounding_is_said_and_not_accused(kernels):
 
 
 @pytest.mark.sample(20)
+@pytest.mark.thinned(2, "dtype")
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 @pytest.mark.parametrize(
     "right", [right for right in RIGHT if not right.options], ids=lambda right: right.name
@@ -109,6 +110,7 @@ def test_public_attention_is_not_accused(each, kernels, tmp_path):
     assert found.agrees, str(found)
 
 
+@pytest.mark.slow
 def test_the_size_it_is_used_at(call, tmp_path):
     (tmp_path / "k.py").write_text((KERNELS / "leaks.py").read_text())
     asked = ("k.py:mean_of_the_batch", "--features", "invariants", "--dtype", "float32")

@@ -40,7 +40,7 @@ def test_numbers_are_rounded_as_ml_dtypes_rounds_them(dtype):
     np.testing.assert_array_equal(round_in(dtype, numbers), theirs)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("kernel", "dtype", "conventions"), RIGHT_STORED)
 def test_right_ones_are_not_accused(kernel, dtype, conventions):
     found = attnctl.conform(kernel, quick=True, dtypes=[dtype])
@@ -140,6 +140,7 @@ def test_what_is_not_stored_so_is_refused(call, words, said):
     assert said in done.err
 
 
+@pytest.mark.slow
 def test_a_saved_case_is_run_again(call, tmp_path):
     copy(__file__.replace("test_conform_stored", "stored_kernels"), tmp_path / "stored_kernels.py")
     words = ["--quick", "--dtype", "bfloat16/float8_e4m3", "--feature", "attention"]

@@ -98,6 +98,7 @@ def test_a_right_one_with_an_odd_convention_is_not_accused(kernel):
 
 
 @pytest.mark.slow
+@pytest.mark.thinned(3)  # each is found in one type above
 @pytest.mark.usefixtures("_unexplained")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_the_full_suite_finds_it_too(fault):

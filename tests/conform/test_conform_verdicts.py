@@ -327,6 +327,7 @@ def single_softmax(q, k, v, causal=False):
     return kernels.softmax(s.astype(np.float32)).astype(q.dtype) @ v
 
 
+@pytest.mark.slow
 def test_a_convention_is_found_in_a_type_that_is_kept_in_float32_inside():
     found = conform(single_softmax, "causal", dtypes=("float64", "float32"))
     assert found.agrees is True, str(found)
@@ -364,6 +365,7 @@ def test_conventions_are_found_out_in_each_type():
     assert said == "top-left (float64), bottom-right (float32, float16)"
 
 
+@pytest.mark.slow
 def test_a_saved_case_says_the_lengths_and_the_diagonal_of_each_sequence(tmp_path):
     """Where keys are padded, a window that ends at the last key of all is aligned wrong."""
 

@@ -53,6 +53,7 @@ def found_by(name, **more):
     return attnctl.conform(f"{KERNELS}:{name}", **{**FEW, **more}).to_dict()
 
 
+@pytest.mark.slow
 def test_workers_find_what_one_process_finds(threads, monkeypatch):
     name = "bad"
     called_here = []

@@ -71,7 +71,7 @@ LEFT = {
 SLOW = {"a bomb"}  # 2 GiB of zeros, written before they are refused
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(
     "text",
     [

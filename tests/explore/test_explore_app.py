@@ -65,6 +65,7 @@ def test_every_key_that_moves():
     drive(of_sentence(heads=2), act, (140, 40))
 
 
+@pytest.mark.slow
 def test_every_key_that_changes_something():
     plain_run, causal = attnctl.run("I love AI"), attnctl.run("I love AI", causal=True)
     options = {"edits": ["attention_weights[0,love,I]=0.25"], "causal": True}
@@ -356,6 +357,7 @@ def test_of_a_large_matrix_what_is_around_the_cell_is_shown(tmp_path):
     drive(of_file(tmp_path / "big.npz"), act)
 
 
+@pytest.mark.slow
 def test_the_row_of_the_cell_is_always_in_view():
     async def act(app, pilot):
         for key, rows in (("down", range(1, 10)), ("up", range(8, -1, -1))):

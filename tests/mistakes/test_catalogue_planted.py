@@ -69,6 +69,7 @@ def passes():
 
 
 @pytest.mark.sample(800)
+@pytest.mark.thinned(4, "dtype")  # each mistake in each pass, in a type; three choices of records in each
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("name", "backward"), passes())
 def test_every_mistake_is_named_in_what_a_program_records(name, backward, dtype):
@@ -104,6 +105,7 @@ def kernels():
 
 @pytest.mark.usefixtures("_strided")
 @pytest.mark.sample(800)
+@pytest.mark.thinned(4, "dtype")
 @pytest.mark.parametrize(("name", "backward", "dtype"), kernels())
 def test_every_mistake_is_named_in_a_kernel(name, backward, dtype):
     kernel = Kernel(name, dtype, backward)

@@ -76,6 +76,7 @@ def test_a_loose_tolerance_lets_wrong_kernels_pass(workplace):
     assert report["criterion"] == {"rtol": 0.01, "atol": 0.01}
 
 
+@pytest.mark.slow
 def test_what_it_says_tells_them_apart_does(workplace):
     """The commands that are printed are run: right programs pass, and what they tell fails."""
     report = found(workplace, *LOOSE, "--draw", "rand", "--dtype", "bfloat16", "--shape", "2,2,32,16")

@@ -59,6 +59,7 @@ def test_the_program_stands_beside_its_mistakes(folder):
     assert "attnctl check wrong.py --diff" in page
 
 
+@pytest.mark.slow
 def test_the_right_line_stands_beneath_the_wrong_one(folder):
     code, printed, _ = call("check", folder / "wrong.py", "--diff", "-o", folder / "d.html")
     assert code == 1

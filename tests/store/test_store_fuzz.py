@@ -80,7 +80,7 @@ def read_whole(path):
 
 
 FAST = settings(max_examples=150, suppress_health_check=list(HealthCheck))
-LONG = settings(max_examples=3000, suppress_health_check=list(HealthCheck), deadline=None)
+LONG = settings(max_examples=1000, suppress_health_check=list(HealthCheck), deadline=None)
 
 
 def check_damaged(seed, data, tmp_path):

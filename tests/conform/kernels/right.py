@@ -1,6 +1,7 @@
 """Right kernels of different make, as people write them: arrays are (batch, head, n, d) unless told."""
 
 from math import exp, log2, sqrt
+from operator import mul
 
 import numpy as np
 from parts import grouped, hidden, lower, masked, prepared, scores, softmax, wide
@@ -157,13 +158,16 @@ def one_by_one(q, k, v, causal=False):
     """Loops over lists, one number at a time."""
     out = np.zeros((*q.shape[:-1], v.shape[-1]))
     share = q.shape[1] // k.shape[1]
-    for b, h, i in np.ndindex(q.shape[:-1]):
-        keys = range(min(i + 1, k.shape[2]) if causal else k.shape[2])
-        row = q[b, h, i].tolist()
-        s = [sum(x * y for x, y in zip(row, k[b, h // share, j].tolist(), strict=True)) for j in keys]
-        e = [exp((x - max(s)) / sqrt(len(row))) for x in s]
-        for weight, j in zip(e, keys, strict=True):
-            out[b, h, i] += weight / sum(e) * v[b, h // share, j].astype(float)
+    for b, h in np.ndindex(q.shape[:2]):
+        keys, values = k[b, h // share].tolist(), v[b, h // share].astype(float)
+        for i, row in enumerate(q[b, h].tolist()):
+            seen = keys[: i + 1] if causal else keys
+            s = [sum(map(mul, row, key)) for key in seen]
+            largest, root = max(s, default=0), sqrt(len(row))
+            e = [exp((x - largest) / root) for x in s]
+            total = sum(e)
+            for weight, value in zip(e, values, strict=False):  # keys that are not seen have no weight
+                out[b, h, i] += weight / total * value
     return out.astype(q.dtype)
 
 
