@@ -166,7 +166,7 @@ def with_step():
 def with_weight():
     """The package with the weight of the recipes in three of its files."""
     room = copied()
-    field = 'bypass: bool = field(default=False, metadata={"setting": BYPASS})'
+    field = 'jump: bool = field(default=False, metadata={"setting": JUMP})'
     assert field in RECIPES
     rows = "".join(f"    {row},\n" for row in snippet("weight rows").splitlines())
     before(room / "math" / "names.py", "    matrix(W_O", rows)
@@ -251,73 +251,73 @@ def weight():
     with_weight()
     import attnctl
 
-    asked = [SENTENCE, "--heads", "2", "--bypass"]
+    asked = [SENTENCE, "--heads", "2", "--jump"]
     plain = attnctl.run(SENTENCE, heads=2)
     assert shell("run", *asked, "-o", "x.npz")[0] == 0
     trace = attnctl.load("x.npz")
     assert all((trace[name] == plain[name]).all() for name in plain if name != "output")
-    bypassed = trace["concat"] + trace["X"] @ trace["W_bypass"]
-    np.testing.assert_allclose(trace["bypassed"], bypassed, atol=1e-12)
-    np.testing.assert_allclose(trace["output"], bypassed @ trace["W_O"], atol=1e-12)
-    assert trace.config["bypass"]
+    jumped = trace["concat"] + trace["X"] @ trace["W_jump"]
+    np.testing.assert_allclose(trace["jumped"], jumped, atol=1e-12)
+    np.testing.assert_allclose(trace["output"], jumped @ trace["W_O"], atol=1e-12)
+    assert trace.config["jump"]
     Path("c.yaml").write_text(f"sentence: {SENTENCE}\nweights: {{random: {{stream: numpy_legacy}}}}\n")
     for each in ("x.json", "y.json"):
-        assert shell("run", "-c", "c.yaml", *["--bypass"] * (each == "y.json"), "-o", each)[0] == 0
+        assert shell("run", "-c", "c.yaml", *["--jump"] * (each == "y.json"), "-o", each)[0] == 0
     assert (attnctl.load("x.json")["W_O"] == attnctl.load("y.json")["W_O"]).all()
     assert shell("check", "x.npz")[0] == shell("diff", "x.npz", "x.npz")[0] == 0
-    assert "W_bypass" in shell("run", *asked, "--cost")[1]
-    assert " · bypass · " in shell("show", "x.npz")[1]
-    code, told = shell("explain", "x.npz", "bypassed[cat,1]", "--json")
+    assert "W_jump" in shell("run", *asked, "--cost")[1]
+    assert " · jump · " in shell("show", "x.npz")[1]
+    code, told = shell("explain", "x.npz", "jumped[cat,1]", "--json")
     value = json.loads(told)
     assert (code, eval(value["expression"], vars(math))) == (0, value["value"])
-    assert '"W_bypass"' in shell("config", "schema")[1]
+    assert '"W_jump"' in shell("config", "schema")[1]
     assert "d_model rows of heads · d_v numbers" in shell("config", "schema")[1]
 
-    written = {"W_bypass": np.eye(4)[::-1].tolist(), "b_bypass": [0.5] * 4}
-    config = f"sentence: {SENTENCE}\nheads: 2\nbypass: true\nweights: {json.dumps(written)}\n"
+    written = {"W_jump": np.eye(4)[::-1].tolist(), "b_jump": [0.5] * 4}
+    config = f"sentence: {SENTENCE}\nheads: 2\njump: true\nweights: {json.dumps(written)}\n"
     Path("c.yaml").write_text(config)
     assert shell("run", "-c", "c.yaml", "-o", "config.json")[0] == 0
     again = attnctl.load("config.json")
-    assert again["W_bypass"].tolist() == written["W_bypass"]
-    np.testing.assert_allclose(again["bypass"], again["X"][:, ::-1] + 0.5)
+    assert again["W_jump"].tolist() == written["W_jump"]
+    np.testing.assert_allclose(again["jump"], again["X"][:, ::-1] + 0.5)
     assert (again["W_O"] == plain["W_O"]).all()
     Path("c.yaml").write_text(config.replace("[[0.0, 0.0, 0.0, 1.0], ", "["))
-    assert "$.weights.W_bypass: 3 × 4, expected 4 × 4 (d_model × heads·d_v)" in refusal(
+    assert "$.weights.W_jump: 3 × 4, expected 4 × 4 (d_model × heads·d_v)" in refusal(
         "run", "-c", "c.yaml"
     )
-    Path("c.yaml").write_text(config.replace("bypass: true\n", ""))
+    Path("c.yaml").write_text(config.replace("jump: true\n", ""))
     for name in written:
-        assert f"{name}: nothing here reads it; --bypass does" in refusal("run", "-c", "c.yaml")
+        assert f"{name}: nothing here reads it; --jump does" in refusal("run", "-c", "c.yaml")
 
     rng = np.random.RandomState(0)
     arrays = {name: rng.randn(2, 6, 4) for name in ("W_Q", "W_K", "W_V")}
-    arrays |= {"X": rng.randn(5, 6), "W_bypass": rng.randn(6, 8), "W_O": rng.randn(8, 6)}
-    found = attnctl.attend(arrays, bypass=True, backward=True)
-    np.testing.assert_allclose(found["bypassed"], found["concat"] + arrays["X"] @ arrays["W_bypass"])
+    arrays |= {"X": rng.randn(5, 6), "W_jump": rng.randn(6, 8), "W_O": rng.randn(8, 6)}
+    found = attnctl.attend(arrays, jump=True, backward=True)
+    np.testing.assert_allclose(found["jumped"], found["concat"] + arrays["X"] @ arrays["W_jump"])
     linear = attnctl.attend(
-        arrays | {"W_bypass": arrays["W_bypass"].T, "W_O": arrays["W_O"].T}, bypass=True
+        arrays | {"W_jump": arrays["W_jump"].T, "W_O": arrays["W_O"].T}, jump=True
     )
     np.testing.assert_array_equal(linear["output"], found["output"])
     step = 1e-6 * rng.randn(6, 8)
     moved = [
-        attnctl.attend(arrays | {"W_bypass": arrays["W_bypass"] + by}, bypass=True) for by in (step, -step)
+        attnctl.attend(arrays | {"W_jump": arrays["W_jump"] + by}, jump=True) for by in (step, -step)
     ]
     change = ((moved[0]["output"] - moved[1]["output"]) * found["d_output"]).sum()
-    np.testing.assert_allclose(change, 2 * (found["d_W_bypass"] * step).sum(), rtol=1e-6)
+    np.testing.assert_allclose(change, 2 * (found["d_W_jump"] * step).sum(), rtol=1e-6)
     report = attnctl.check(
-        {**arrays, **{name: found[name] for name in ("bypass", "bypassed", "output")}}, bypass=True
+        {**arrays, **{name: found[name] for name in ("jump", "jumped", "output")}}, jump=True
     )
     assert report.agrees, str(report)
-    wrong = attnctl.check({**arrays, "bypassed": found["concat"], "output": found["output"]}, bypass=True)
-    assert wrong.first == "bypassed"
+    wrong = attnctl.check({**arrays, "jumped": found["concat"], "output": found["output"]}, jump=True)
+    assert wrong.first == "jumped"
 
-    heads = {"W_bypass": arrays["W_bypass"], **{name: rng.randn(2, 5, 4) for name in "QKV"}}
-    lacking = {name: array for name, array in arrays.items() if name != "W_bypass"}
+    heads = {"W_jump": arrays["W_jump"], **{name: rng.randn(2, 5, 4) for name in "QKV"}}
+    lacking = {name: array for name, array in arrays.items() if name != "W_jump"}
     for given, options, said in (
-        (lacking, {"bypass": True}, "bypass reads W_bypass, which is neither given nor a line"),
-        (lacking, {"bypass": True, "backward": True}, "; give W_bypass or leave --bypass out"),
-        (arrays, {}, "W_bypass: nothing here reads it; --bypass does"),
-        (heads, {"bypass": True}, "bypass reads X, which is neither given nor a line"),
+        (lacking, {"jump": True}, "jump reads W_jump, which is neither given nor a line"),
+        (lacking, {"jump": True, "backward": True}, "; give W_jump or leave --jump out"),
+        (arrays, {}, "W_jump: nothing here reads it; --jump does"),
+        (heads, {"jump": True}, "jump reads X, which is neither given nor a line"),
     ):
         with pytest.raises(attnctl.AttnError) as refused:
             attnctl.attend(given, **options)

@@ -6,7 +6,7 @@ n, width, d = 4, 5, 4
 
 
 def drawn(rows, columns):
-    return [[random.gauss(0, 1) for _ in range(columns)] for _ in range(rows)]
+    return [[random.gauss(0, 0.6) for _ in range(columns)] for _ in range(rows)]
 
 
 def times(a, b):
