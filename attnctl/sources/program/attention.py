@@ -376,6 +376,8 @@ class AttentionFinder:
             return False
         if any(graph.op(n) in SOFT or n in graph.exponentials for n in chain):
             return True
+        if any(itertools.starmap(self.is_exponential, itertools.pairwise(chain))):
+            return True
         first = graph.product(chain[0])
         if len(chain) < 2:
             return False
@@ -388,6 +390,17 @@ class AttentionFinder:
         operands = (first.left, first.right, v)
         projections = [self.origins.origin(n).projection for n in operands]
         return len({projection.weight for projection in projections if projection is not None}) == 3
+
+    def is_exponential(self, before: int, n: int) -> bool:
+        """True for a row of powers of e that a loop made, of scores less the same number."""
+        scores = self.graph.value(before)
+        powers = self.graph.value(n)
+        if not self.graph.is_opaque(n) or scores.shape != powers.shape or scores.shape[-1] < 2:
+            return False
+        if powers.dtype.kind != "f" or not (powers > 0).all():
+            return False
+        taken_off = scores - np.log(powers)
+        return bool(np.ptp(taken_off, axis=-1).max() <= 1e-9 * max(1.0, float(np.abs(taken_off).max())))
 
     def is_sigmoid(self, before: int, n: int) -> bool:
         """True for 1 + exp(−x), by which a gate divides: a softmax adds numbers of a row instead."""

@@ -49,6 +49,7 @@ WRAPPED = (
     ast.Subscript,
     ast.Name,
     ast.ListComp,
+    ast.DictComp,
     ast.List,
     ast.IfExp,
 )
@@ -105,7 +106,7 @@ class Rewriter(ast.NodeTransformer):
         outside, self.is_part = self.is_part, isinstance(node, (ast.Subscript, ast.Attribute))
         number = self.add_site(node, describe(node, is_part=outside))
         extra = []
-        if isinstance(node, ast.ListComp):
+        if isinstance(node, ast.ListComp | ast.DictComp):
             extra = [names_read(node)]
 
         if isinstance(node, ast.Call):
@@ -265,7 +266,7 @@ def describe(node: ast.expr, *, is_part: bool) -> str:
             return f"attr {name}"
         case ast.Name(id=name):
             return f"{'part' if is_part else 'name'} {name}"
-        case ast.ListComp():
+        case ast.ListComp() | ast.DictComp():
             return "list"
         case ast.Subscript():
             return "item"
@@ -331,7 +332,7 @@ def outermost(node: ast.AST) -> list[int]:
     return out
 
 
-def names_read(node: ast.ListComp) -> ast.expr:
+def names_read(node: ast.ListComp | ast.DictComp) -> ast.expr:
     """Of a comprehension, which is a function of its own: what it reads of the names around it."""
     names = [inner for inner in ast.walk(node) if isinstance(inner, ast.Name)]
     bound = {name.id for name in names if not isinstance(name.ctx, ast.Load)}

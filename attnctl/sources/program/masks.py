@@ -44,6 +44,8 @@ FUSED_MASK = "attn_mask"
 FARTHEST_BACK = 4000
 """Arrays between a memory and the layers that it was made by."""
 
+JOINED = frozenset({"cat", "concat", "concatenate"})
+
 ZEROS = frozenset({"zeros", "zeros_like", "new_zeros"})
 """What a cache is made of before it is filled in."""
 
@@ -369,6 +371,15 @@ class MaskReader:
             return False
         return shows_triangle(~array if array.dtype.kind == "b" else array <= HIDDEN)
 
+    def has_grown(self, attention: Attention, queries: int) -> bool:
+        """True for keys to which those of the queries were just joined: a cache, and what is new."""
+        graph = self.graph
+        for n in attention.origins["K"][0].path:
+            rows = [graph.value(m).shape[-2] for m in graph.parents(n) if graph.value(m).ndim > 1]
+            if graph.op(n) in JOINED and len(rows) > 1 and rows[-1] == queries < graph.value(n).shape[-2]:
+                return True
+        return False
+
     def is_of_itself(self, attention: Attention) -> bool:
         """True if Q and K are projected of the same rows."""
         of_q, of_k = (attention.origins[name][0].projection for name in "QK")
@@ -405,7 +416,7 @@ class MaskReader:
 
         if arguments.get("is_causal"):
             steps.options["causal"] = True
-            if steps.reads_newest(len(hidden)):
+            if steps.reads_newest(len(hidden)) or self.has_grown(attention, queries):
                 steps.options["causal_offset"] = keys - queries
             return
         scale = arguments.get("scale")

@@ -202,20 +202,28 @@ class Meaning:
         return []
 
     def unread_bias(self, name: str, attention: Attention) -> int | None:
-        """The bias that was made for an operand and never read, where others have theirs.
-
-        It was made by the expression that made the others', or is called as that of this operand.
-        """
-        graph = self.graph
+        """The bias that was made for an operand and never read, where others have theirs."""
         projections = {of: origins[0].projection for of, origins in attention.origins.items()}
         own = projections.pop(name)
-        biases = [other.bias for other in projections.values() if other is not None]
-        if own is None or own.bias is not None or not biases:
+        others = [other for other in projections.values() if other is not None]
+        read = [other.bias for other in others if other.bias is not None]
+        if own is None or not others or len(read) < len(others):
             return None
-        read = [bias for bias in biases if bias is not None]
-        if len(read) < len(biases):
-            return None
+        if own.bias is not None:
+            return self.bias_beside(own, others) if any(is_same(own.bias, bias) for bias in read) else None
+        return self.bias_left(name, own, read)
 
+    def bias_beside(self, own: Projection, others: Sequence[Projection]) -> int | None:
+        """The bias that nothing reads, where it was made nearest to this weight, which has another's."""
+        unread = self.bias_left("", own, [other.bias for other in others if other.bias is not None])
+        if unread is None:
+            return None
+        nearest = min((own, *others), key=lambda projection: abs(projection.weight - unread))
+        return unread if nearest is own else None
+
+    def bias_left(self, name: str, own: Projection, read: Sequence[Array]) -> int | None:
+        """A bias that nothing reads, made where the others' were or called as this one's."""
+        graph = self.graph
         width = own.rows.shape[1]
         vectors = [n for n in graph.events if graph.has_value(n) and graph.value(n).shape == (width,)]
         sites = {
@@ -224,7 +232,8 @@ class Meaning:
         for n in vectors:
             if graph.children[n] or not graph.is_float(n):
                 continue
-            is_named = any(IS_BIAS_OF[name].fullmatch(word) for word in self.names(n))
+            pattern = IS_BIAS_OF.get(name)
+            is_named = pattern is not None and any(map(pattern.fullmatch, self.names(n)))
             if graph.events[n].site in sites or is_named:
                 return n
         return self.row_left(read)

@@ -260,6 +260,18 @@ class OperandReader:
         steps.put(name, stored, path)
         steps.options.setdefault("kv_heads", stored.shape[1])
 
+    def settle_shared_heads(self, steps: Steps) -> None:
+        """Keys of which nothing tells how they came about are those of shared heads, too, if values are."""
+        shared = steps.options.get("kv_heads") or given_kv_heads(steps)
+        if shared is None:
+            return
+        steps.options["kv_heads"] = shared
+        for name in "KV":
+            array = steps.arrays[name]
+            kept = distinct_heads(array)
+            if f"{name}_shared" not in steps.arrays and kept.shape[1] == shared < array.shape[1]:
+                self.put_shared(steps, name, array, kept)
+
     def settle_rotation(self, steps: Steps) -> None:
         """What is asked for where Q or K is turned: by which angles, and how many keys precede query 0."""
         turns = steps.turns
@@ -415,17 +427,13 @@ def has_rows_of(rows: Array, others: Array) -> bool:
     return any(row.tobytes() in there for row in np.ascontiguousarray(rows.reshape(-1, width)))
 
 
-def settle_shared_heads(steps: Steps) -> None:
-    """Keys of which nothing tells how they came about are those of shared heads, too, if values are."""
-    shared = steps.options.get("kv_heads")
-    if shared is None:
-        return
-    for name in "KV":
-        array = steps.arrays[name]
-        kept = distinct_heads(array)
-        if f"{name}_shared" not in steps.arrays and kept.shape[1] == shared < array.shape[1]:
-            steps.put(f"{name}_shared", array, steps.events[name])
-            steps.put(name, kept, steps.events[name])
+def given_kv_heads(steps: Steps) -> int | None:
+    """How many heads of keys and values there are that were given and repeated for those of queries."""
+    if "W_K" in steps.arrays or "W_V" in steps.arrays:
+        return None
+    of_k, of_v = (distinct_heads(steps.arrays[name]).shape[1] for name in "KV")
+    is_repeated = 1 < of_k == of_v < steps.arrays["Q"].shape[1]
+    return of_k if is_repeated else None
 
 
 def take_as_made(steps: Steps, name: str, *, is_known: bool) -> None:

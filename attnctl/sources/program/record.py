@@ -581,7 +581,10 @@ def is_linear(module: Any) -> bool:
 
 
 def is_nested(value: Any) -> bool:
-    """True for a list of floats, for a matrix as a list of lists, or for such matrices in a list."""
+    """True for a list or dict of floats, a matrix as a list of lists, or such matrices in a list."""
+    if type(value) is dict:
+        value = [*value.values()]
+        return len(value) > 1 and all(isinstance(number, FLOATS) for number in value)
     if type(value) not in {list, tuple}:
         return False
     if not value:
@@ -632,6 +635,8 @@ def numbers_of(value: Any) -> np.ndarray[Any, Any] | None:
     if prod(getattr(value, "shape", ())) > MOST_NUMBERS:
         return None
     value = without_tracing(value)
+    if type(value) is dict:
+        value = [*value.values()]
     if is_tensor(value) and hasattr(value, "detach"):
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":

@@ -32,10 +32,10 @@ from attnctl.sources.program.lines import ChangeKind, LineChange, classify
 from attnctl.sources.program.masks import MaskReader, sees_other_regions_only
 from attnctl.sources.program.meant import Meaning
 from attnctl.sources.program.named import Layout, Steps
-from attnctl.sources.program.operands import OperandReader, settle_shared_heads
+from attnctl.sources.program.operands import OperandReader
 from attnctl.sources.program.origin import BENT, Origins
 from attnctl.sources.program.outputs import OutputReader
-from attnctl.sources.program.projected import match_columns
+from attnctl.sources.program.projected import distinct_heads, match_columns
 from attnctl.sources.program.record import OF_LINEAR, OF_MODULE, TRAINING
 from attnctl.sources.program.relations import (
     HIDDEN,
@@ -101,7 +101,7 @@ class StepReader:
         for name in "QKV":
             prescale *= self.operands.read(steps, name, layout)
         self.unread.settle(steps)
-        settle_shared_heads(steps)
+        self.operands.settle_shared_heads(steps)
         self.operands.settle_rotation(steps)
         self.operands.read_inputs(steps, batch)
         steps.prescale = prescale
@@ -164,6 +164,8 @@ class StepReader:
         if attention.sink is not None:
             logits = np.asarray(attention.sink.array)
             return not (logits == logits[:1]).all()
+        if shares_keys(attention):
+            return True
         return self.are_merged(attention) or self.has_slopes(attention) or self.has_sinks(attention)
 
     def has_sinks(self, attention: Attention) -> bool:
@@ -600,6 +602,12 @@ class StepReader:
         if name != MASKED:
             return BIASED
         return MASKED
+
+
+def shares_keys(attention: Attention) -> bool:
+    """True if keys and values are repeated along the axis before the rows, as for heads of a group."""
+    of_k, of_v = (distinct_heads(attention.arrays[name][None]).shape[1] for name in "KV")
+    return 1 < of_k == of_v < len(attention.arrays["K"])
 
 
 def tokens_behind_heads(attention: Attention) -> Attention:

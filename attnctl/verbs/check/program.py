@@ -57,6 +57,7 @@ MASK_MADE_WRONG = frozenset({"causal-offset", "causal-strict", "mask-diagonal"})
 """Mistakes in the mask itself, however right it is laid over the scores."""
 
 SOFTMAX_MODULE = "Softmax"
+MULTI_HEAD_MODULE = "MultiheadAttention"
 """torch's, which is told its axis where it is made."""
 
 ROTATED = frozenset({"Q_rotated", "K_rotated"})
@@ -265,17 +266,23 @@ class ProgramJudge:
             return passed
         if steps.attention.over_heads:
             return self.passed_to_product(steps.attention.product)
+        if finding.mistake == "batch-first":
+            return self.handing.module_made(event, MULTI_HEAD_MODULE)
         if finding.mistake == "bias-missing" and self.is_projected_alike(steps, event):
             return call_of(self.graph, event)
         if finding.mistake == "rotary-on-values":
             return self.call_of_helper(steps, event)
         if finding.mistake == "output-projection-missing":
             return self.handing.returned_as_it_is(event)
-        is_one_of_two = finding.mistake is None and not {*report.walk.wrong} >= ROTATED
+        is_unknown = finding.mistake is None or self.is_single_query(steps)  # tells no kind
+        is_one_of_two = is_unknown and not {*report.walk.wrong} >= ROTATED
         is_start = finding.mistake in {"rotary-start", "rotary-one-sided"}
         if finding.step in ROTATED and (is_one_of_two or is_start) and self.is_helper_of_both(steps, event):
             return self.where_positions_are_made(event) or call_of(self.graph, event)
         return self.call_to_blame(steps, event, finding.mistake)
+
+    def is_single_query(self, steps: Steps) -> bool:
+        return "Q" in steps.arrays and steps.arrays["Q"].shape[-2] == 1
 
     def call_to_blame(self, steps: Steps, event: int, mistake: str | None) -> int | None:
         """The call that is wrong, where the function that it calls is right when others call it."""
@@ -446,6 +453,8 @@ class ProgramJudge:
             return steps.triangle
         if mistake == "window-off-by-one":
             return self.where_window_ends(steps)
+        if step in ENDS and mistake == "mask-inverted" and steps.score_events:
+            return steps.score_events[-1]  # what a library was handed
         if step not in {MASKED, WEIGHTS}:
             return None
         is_of_mask = not mistake or mistake.startswith("mask-inverted")
