@@ -36,6 +36,7 @@ MOVES = frozenset(
 )
 
 FUSED = "scaled_dot_product_attention"
+FUSED_OF_JAX = "dot_product_attention"
 MODULE = "MultiheadAttention"
 
 DEEPEST = 80
@@ -217,7 +218,7 @@ class AttentionFinder:
     def attention_at(self, n: int) -> Attention | None:
         """The attention whose last product, or whose only call, this event is."""
         graph = self.graph
-        if graph.op(n) in {FUSED, MODULE}:
+        if graph.op(n) in {FUSED, FUSED_OF_JAX, MODULE} and graph.events[n].arguments:
             return self.noting_why(n, partial(self.read_call, n))
         second = graph.product(n)
         if second is None:
@@ -253,11 +254,9 @@ class AttentionFinder:
 
     def read_call(self, n: int) -> Attention | None:
         """A call of a library's own attention."""
-        if not self.graph.events[n].arguments:
-            return None
-        if self.graph.op(n) == FUSED:
-            return self.read_fused(n)
-        return self.read_module(n)
+        if self.graph.op(n) == MODULE:
+            return self.read_module(n)
+        return self.read_fused(n)
 
     # --- between the products ---
 
@@ -700,8 +699,11 @@ class AttentionFinder:
     # --- attention of a library ---
 
     def read_fused(self, n: int) -> Attention:
-        """A call of F.scaled_dot_product_attention."""
+        """A call of F.scaled_dot_product_attention, or of jax.nn.dot_product_attention."""
         arguments = self.graph.events[n].arguments
+        is_of_jax = self.graph.op(n) == FUSED_OF_JAX
+        if is_of_jax:  # heads stand behind the tokens, and may be fewer of keys than of queries
+            arguments = arguments | {"enable_gqa": True, "attn_mask": arguments.get("mask")}
         operands = []
         for name in ("query", "key", "value"):
             argument = arguments.get(name)
@@ -717,7 +719,10 @@ class AttentionFinder:
             last = "d"
             if name in {"V", "head_outputs"}:
                 last = "e"
-            laid[name] = operand, (*lead[max(0, 4 - axes) :], rows[name], last)
+            labels = (*lead[max(0, 4 - axes) :], rows[name], last)
+            if is_of_jax:
+                labels = (*lead[:1][: axes - 3], rows[name], "head", last)
+            laid[name] = operand, labels
         attention = Attention(product=n, output=n, arguments=arguments)
         self.lay_out(attention, laid, ("query", "key"))
         return attention

@@ -371,6 +371,25 @@ class MaskReader:
             return False
         return shows_triangle(~array if array.dtype.kind == "b" else array <= HIDDEN)
 
+    def hidden_by_lengths(self, steps: Steps, shape: tuple[int, ...]) -> Array:
+        """What jax.nn.dot_product_attention hides by lengths of keys and a window; its bias is put."""
+        graph = self.graph
+        arguments = steps.attention.arguments
+        hidden = np.zeros(shape, bool)
+
+        bias = arguments.get("bias")
+        if isinstance(bias, dict) and graph.has_value(bias["event"]):
+            steps.put(BIAS, np.broadcast_to(graph.value(bias["event"]), shape), [bias["event"]])
+        lengths = arguments.get("key_value_seq_lengths")
+        if isinstance(lengths, dict) and graph.has_value(lengths["event"]):
+            steps.score_events = [lengths["event"]]
+            ends = graph.value(lengths["event"]).reshape(-1, 1, 1, 1)
+            hidden = np.broadcast_to(np.arange(shape[-1]) >= ends, shape)
+        around = arguments.get("local_window_size")
+        if type(around) is int:
+            steps.options["window"] = (around, around)
+        return hidden
+
     def has_grown(self, attention: Attention, queries: int) -> bool:
         """True for keys to which those of the queries were just joined: a cache, and what is new."""
         graph = self.graph
@@ -414,7 +433,10 @@ class MaskReader:
                 if np.abs(added[~hidden]).max(initial=0.0) > 0:
                     steps.put(BIAS, np.where(hidden, 0, added), [n])
 
+        hidden = hidden | self.hidden_by_lengths(steps, shape)
         if arguments.get("is_causal"):
+            if hidden.any():
+                steps.put(MASK, ~hidden, steps.score_events)
             steps.options["causal"] = True
             if steps.reads_newest(len(hidden)) or self.has_grown(attention, queries):
                 steps.options["causal_offset"] = keys - queries

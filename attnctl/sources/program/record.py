@@ -71,6 +71,7 @@ ARRAY_LIBRARIES = ("torch", "jax", "jaxlib", "tensorflow", "cupy", "mlx")
 
 ARGUMENTS = {
     "scaled_dot_product_attention": "query key value attn_mask dropout_p is_causal scale enable_gqa",
+    "dot_product_attention": "query key value bias mask scale is_causal",
     "MultiheadAttention": (
         "query key value key_padding_mask need_weights attn_mask average_attn_weights is_causal"
     ),

@@ -34,6 +34,7 @@ from attnctl.math.names import (
 )
 from attnctl.record import LAID_OUT, Trace
 from attnctl.sources.program import RecordedProgram
+from attnctl.sources.program.attention import Attention
 from attnctl.sources.program.graph import Graph
 from attnctl.sources.program.handed import Handing
 from attnctl.sources.program.named import Steps
@@ -541,6 +542,9 @@ class ProgramJudge:
             own = turned[-1:] or [n for n in events if n not in of_others]
             product = steps.attention.output if step == "V" else steps.attention.product
             return own[0] if own else product
+        if step in {"K", "V"} and is_one_for_all(steps.attention, step):
+            second = steps.attention.parts[1]
+            return second.product if step == "K" else second.output
         written = [n for n in events if self.graph.op(n) == "in place"]
         if written and not mistake:
             return written[-1]
@@ -593,6 +597,16 @@ def without_table(steps: Steps) -> Steps:
     arrays = {name: array for name, array in steps.arrays.items() if name not in left_out}
     options = {name: value for name, value in steps.options.items() if name != POSITIONS}
     return replace(steps, arrays=arrays, options=options)
+
+
+def is_one_for_all(attention: Attention, step: str) -> bool:
+    """True if the heads of a loop all read the keys, or the values, of one, and queries of their own."""
+    if len(attention.parts) < 2:
+        return False
+    first = attention.parts[0].arrays
+    others = [part.arrays for part in attention.parts[1:]]
+    is_one = all(np.array_equal(other[step], first[step]) for other in others)
+    return is_one and not any(np.array_equal(other["Q"], first["Q"]) for other in others)
 
 
 def operand_of(graph: Graph, n: int, node: ast.expr, operand: int) -> ast.expr | None:
