@@ -45,6 +45,11 @@ def finding_html(sentence: str, words: str = "", command: str = "", *, kind: str
     return f'<section id="finding"{named} aria-label="finding"><p>{text(sentence)}</p>{after}</section>'
 
 
+def scrolled(content: str, label: str) -> str:
+    """HTML that may be wider than the screen: it scrolls by itself, which the keyboard can do, too."""
+    return f'<div class="scroll" role="group" tabindex="0" aria-label="{text(label)}">{content}</div>'
+
+
 def html_paragraphs(lines: Iterable[str]) -> str:
     return "".join(f'<p class="note">{text(line)}</p>' for line in lines)
 

@@ -171,8 +171,9 @@ def steps_by_line(file: str, reports: Sequence[Report]) -> dict[int, list[tuple[
             right = {key: is_right for key, is_right in right.items() if key[1] != step or is_right}
             right[int(each.span["line"]), step] = False
 
+    order = {name: number for report in reports for number, name in enumerate(report.steps)}
     out: dict[int, list[tuple[str, bool]]] = {}
-    for (line, name), is_right in right.items():
+    for (line, name), is_right in sorted(right.items(), key=lambda each: order[each[0][1]]):
         out.setdefault(line, []).append((name, is_right))
     return out
 

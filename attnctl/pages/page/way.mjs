@@ -66,11 +66,12 @@ export class Way {
 
   /** The button that shows and folds the weights and biases. */
   fold(folded) {
-    const many = folded.children.length;
+    const names = [...folded.children].map((button) => button.textContent);
+    const kinds = names.some((name) => name.startsWith("b_")) ? "weights and biases" : "weight matrices";
     const button = make(
       "button",
       { type: "button", class: "fold", "aria-expanded": "false" },
-      `weights (${many})`,
+      `${kinds} (${names.length})`,
     );
     folded.hidden = true;
     button.addEventListener("click", () => {
