@@ -39,26 +39,34 @@ def write_models(found: ModelsDiff, stream: IO[bytes]) -> None:
 
     title = f"{HEADING}: {visible(found.a)} and {visible(found.b)}"
     facts = f"A: {visible(found.a)} · B: {visible(found.b)}"
-    finding = finding_html(*finding_words(found))
-    stream.write(page_of_tables(title, HEADING, facts, body, finding=finding))
+    stream.write(page_of_tables(title, HEADING, facts, body, finding=models_finding(found)))
 
 
-def finding_words(found: ModelsDiff) -> tuple[str, str, str]:
-    """Where the two differ most, and the command that shows it."""
+def models_finding(found: ModelsDiff) -> str:
+    """Where the two differ most, and the command that shows it, as HTML."""
     if found.same:
-        return "The same weights, and the same logits.", "", ""
+        return finding_html("The same weights, and the same logits.")
 
-    last = found.divergence[-1]
-    first = f"The first tensor that differs: {found.first}. " if found.first else ""
     most = max(found.layers, key=lambda layer: layer.weights)
-    sentence = f"{first}Layer {most.layer} differs most: its weights by {most.weights:.2%}"
+    sentence = f"Layer {most.layer} differs most: its weights by {most.weights:.2%}"
     command = ["attnctl", "run", "--model", found.b, "--layer", str(most.layer)]
-    if any(most.heads):
-        head = max(range(len(most.heads)), key=lambda head: most.heads[head])
+    head = most_moved_head(most)
+    if head is not None:
         sentence += f", those of head {head} by {most.heads[head]:.2%}"
         command += ["--head", str(head)]
-    sentence += f". What comes next differs by {last:.3g} nats."
-    return sentence, "See that layer", shell_line([*command, *sentence_of(found)])
+
+    sentences = [f"{sentence}.", f"What comes next differs by {found.divergence[-1]:.3g} nats."]
+    if found.first:
+        sentences.insert(0, f"The first tensor that differs: {found.first}.")
+    command += sentence_of(found)
+    return finding_html(" ".join(sentences), "See that layer", shell_line(command))
+
+
+def most_moved_head(layer: LayerDiff) -> int | None:
+    """The head whose weights have changed most; None where none has."""
+    if not any(layer.heads):
+        return None
+    return max(range(len(layer.heads)), key=layer.heads.__getitem__)
 
 
 def sentence_of(found: ModelsDiff) -> list[str]:
@@ -69,18 +77,25 @@ def sentence_of(found: ModelsDiff) -> list[str]:
 
 
 def layer_words(layer: LayerDiff) -> list[str]:
-    worst = max(layer.tensors, key=lambda name: layer.tensors[name], default="")
+    """The row of a layer: how much it has changed, in which tensor and head most, and what comes of it."""
+    tensor = ""
+    of_tensor = ""
+    if layer.tensors:
+        tensor = max(layer.tensors, key=layer.tensors.__getitem__)
+        of_tensor = f"{layer.tensors[tensor]:.3g}"
+
     head = ""
     of_head = ""
-    if any(layer.heads):
-        number = max(range(len(layer.heads)), key=lambda each: layer.heads[each])
+    number = most_moved_head(layer)
+    if number is not None:
         head = str(number)
         of_head = f"{layer.heads[number]:.3g}"
+
     return [
         str(layer.layer),
         f"{layer.weights:.3g}",
-        worst,
-        f"{layer.tensors[worst]:.3g}" if worst else "",
+        tensor,
+        of_tensor,
         head,
         of_head,
         f"{layer.cosine:.5f}",
@@ -158,32 +173,32 @@ FOLLOWED_TITLES = ["layer", "moved most by", "‖A·V·W_O‖", "by head", "netw
 
 def followed_rows(found: Followed) -> list[list[str]]:
     rows = []
+    place = found.place
     for moves in found.layers:
-        into = found.into(moves, found.place)
+        into = found.into(moves, place)
         source = int(into.argmax())
-        following = moves.next[found.place]
-        rows.append(
-            [
-                str(moves.layer),
-                f"{shown(found.tokens[source])} ({source})",
-                f"{into[source]:.3g}",
-                f"{moves.layer}.{moves.heads[found.place, source]}",
-                f"{moves.network[found.place]:.3g}",
-                quote(following.text),
-                f"{following.probability:.1%}",
-            ]
-        )
+        following = moves.next[place]
+
+        row = [str(moves.layer), f"{shown(found.tokens[source])} ({source})"]
+        row += [f"{into[source]:.3g}", f"{moves.layer}.{moves.heads[place, source]}"]
+        row.append(f"{moves.network[place]:.3g}")
+        row += [quote(following.text), f"{following.probability:.1%}"]
+        rows.append(row)
     return rows
 
 
 def followed_words(found: Followed) -> str:
     """The layer and the token that move it most, and what comes next in the end."""
-    most = max(found.layers, key=lambda moves: float(found.into(moves, found.place).max()))
-    source = int(found.into(most, found.place).argmax())
-    token = shown(found.tokens[found.place])
-    last = found.layers[-1].next[found.place]
+    place = found.place
+    most = max(found.layers, key=lambda moves: float(found.into(moves, place).max()))
+    source = int(found.into(most, place).argmax())
+    token = shown(found.tokens[place])
+    by = shown(found.tokens[source])
+    head = f"{most.layer}.{most.heads[place, source]}"
+
+    last = found.layers[-1].next[place]
+    following = f"“{shown(last.text)}” ({last.probability:.0%})"
     return (
-        f"“{token}” is moved most in layer {most.layer}, by “{shown(found.tokens[source])}” through head "
-        f"{most.layer}.{most.heads[found.place, source]}. After the last layer the likeliest next token is "
-        f"“{shown(last.text)}” ({last.probability:.0%})."
+        f"“{token}” is moved most in layer {most.layer}, by “{by}” through head {head}. "
+        f"After the last layer the likeliest next token is {following}."
     )

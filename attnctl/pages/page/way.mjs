@@ -67,11 +67,12 @@ export class Way {
   /** The button that shows and folds the weights and biases. */
   fold(folded) {
     const names = [...folded.children].map((button) => button.textContent);
-    const kinds = names.some((name) => name.startsWith("b_")) ? "weights and biases" : "weight matrices";
+    const biases = names.filter((name) => name.startsWith("b_")).length;
+    const both = biases < names.length ? "weights and biases" : "biases";
     const button = make(
       "button",
       { type: "button", class: "fold", "aria-expanded": "false" },
-      `${kinds} (${names.length})`,
+      `${biases ? both : "weight matrices"} (${names.length})`,
     );
     folded.hidden = true;
     button.addEventListener("click", () => {
