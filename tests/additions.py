@@ -282,9 +282,7 @@ def weight():
     np.testing.assert_allclose(again["jump"], again["X"][:, ::-1] + 0.5)
     assert (again["W_O"] == plain["W_O"]).all()
     Path("c.yaml").write_text(config.replace("[[0.0, 0.0, 0.0, 1.0], ", "["))
-    assert "$.weights.W_jump: 3 × 4, expected 4 × 4 (d_model × heads·d_v)" in refusal(
-        "run", "-c", "c.yaml"
-    )
+    assert "$.weights.W_jump: 3 × 4, expected 4 × 4 (d_model × heads·d_v)" in refusal("run", "-c", "c.yaml")
     Path("c.yaml").write_text(config.replace("jump: true\n", ""))
     for name in written:
         assert f"{name}: nothing here reads it; --jump does" in refusal("run", "-c", "c.yaml")
@@ -294,14 +292,10 @@ def weight():
     arrays |= {"X": rng.randn(5, 6), "W_jump": rng.randn(6, 8), "W_O": rng.randn(8, 6)}
     found = attnctl.attend(arrays, jump=True, backward=True)
     np.testing.assert_allclose(found["jumped"], found["concat"] + arrays["X"] @ arrays["W_jump"])
-    linear = attnctl.attend(
-        arrays | {"W_jump": arrays["W_jump"].T, "W_O": arrays["W_O"].T}, jump=True
-    )
+    linear = attnctl.attend(arrays | {"W_jump": arrays["W_jump"].T, "W_O": arrays["W_O"].T}, jump=True)
     np.testing.assert_array_equal(linear["output"], found["output"])
     step = 1e-6 * rng.randn(6, 8)
-    moved = [
-        attnctl.attend(arrays | {"W_jump": arrays["W_jump"] + by}, jump=True) for by in (step, -step)
-    ]
+    moved = [attnctl.attend(arrays | {"W_jump": arrays["W_jump"] + by}, jump=True) for by in (step, -step)]
     change = ((moved[0]["output"] - moved[1]["output"]) * found["d_output"]).sum()
     np.testing.assert_allclose(change, 2 * (found["d_W_jump"] * step).sum(), rtol=1e-6)
     report = attnctl.check(
