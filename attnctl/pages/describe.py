@@ -38,11 +38,19 @@ WORDS = {
     "differs": DIFFERS,
     "edited": explain.BY_HAND,
     "hidden": explain.HIDDEN,
+    "kinds": {
+        "sink": "special tokens at the end",
+        "previous": "the token before",
+        "first": "the first token",
+        "self": "the token itself",
+        "same word": "the same word elsewhere",
+        "induction": "what followed the same word before",
+    },
     "maximum": MAXIMUM,
     "rounded": ROUNDED,
     "row_edited": explain.ROW_EDITED,
 }
-"""The sentences of `explain`, for the page to fill in."""
+"""The sentences of `explain`, for the page to fill in, and what a head may attend to."""
 
 UNSAID = {"model", "models", "snapshots", "main", "checkpoint"}
 """Folders that do not say which model is in them."""
@@ -52,7 +60,8 @@ MOST_TOKENS = 512  # the longest sentence of which a page computes scores that i
 NO_FORM = "the arithmetic of this step is not in the page; attnctl explain FILE CELL writes it"
 
 OF_A_MAP = (
-    "a page of all layers holds their weights alone; --layer {} -o FILE.html shows where these come from"
+    "this page holds the weights of every layer and no other step; to see where these come from, run the "
+    "model with --layer {} -o FILE.html"
 )
 
 

@@ -25,7 +25,7 @@ from attnctl.models.run import ModelInput, run_model
 from attnctl.pages import Marks, PageFinding, asset, draw_trace, image, pieces
 from attnctl.pages.cards import NEXT, cell_address, heading_of, names_of_files, open_check
 from attnctl.pages.describe import ROOM
-from attnctl.pages.html import html_paragraphs, html_table, text
+from attnctl.pages.html import html_paragraphs, html_table, scrolled, text
 from attnctl.pages.models import write_models
 from attnctl.pages.tables import file_name
 from attnctl.record import Trace, is_unfinished
@@ -49,6 +49,8 @@ from attnctl.verbs.stats.picture import stats_picture
 EXPECTED = {"own": "found", "other": "expected"}
 A_AND_B = {"own": "A", "other": "B", "delta": "B − A"}
 """What the numbers of a trace are called on its page, and those beside them."""
+
+EFFECT_PICTURE = "what each head does to the next token"
 
 MOST_CASES = 50  # failing cases of a target that its page shows
 
@@ -76,7 +78,7 @@ def write_effect(found: Sequence[Effects], stream: IO[bytes]) -> None:
         opening += command_line(shell_line(looking_at(effects, layer, head)))
     opening += f"<p>{text(first)}</p>"
     with suppress(AttnError):  # too large for one
-        opening += f'<div class="scroll">{image(effect_picture(found).svg, title)}</div>'
+        opening += scrolled(image(effect_picture(found).svg, title), EFFECT_PICTURE)
     finding = PageFinding(
         title=title,
         text="\n".join(plain_text(effect_lines(effects, Screen()))),
@@ -177,7 +179,7 @@ def open_conform(
     if first:
         yield f'<p class="command">Run the first case again: <code>{text(first)}</code></p>'
     for target in found:
-        yield f"<p>{text(summarise(target))}</p>"
+        yield f"<p>{text(summarise(target, ratios=False))}</p>"
 
     cards = []
     for number, example in enumerate(examples, start=1):
@@ -235,7 +237,7 @@ def check_pieces(found: Sequence[Report | CheckedTrace]) -> Iterator[bytes]:
     first_line = words.partition("\n")[0]
     shown = [checked for checked in several if checked.report]
     finding = PageFinding(
-        title=heading_of(judged, files) or first_line,
+        title=heading_of(judged, files) or re.sub("^agrees:", "Agrees:", first_line),
         text=words,
         marks=[report.wrong_cells() for report in judged],
         names=[name_of_call(checked, files) for checked in shown],
@@ -268,7 +270,7 @@ def kind_of(verdicts: Iterable[bool | None]) -> str:
 
 
 def with_steps_between(report: Report) -> Trace:
-    """The trace, and the steps between that it does not record, as its check computed them.
+    """The trace, in the order in which its steps follow, and what it does not record between them.
 
     So the arithmetic of what was expected is there, on the page and for every verb that reads it.
     """
@@ -282,7 +284,8 @@ def with_steps_between(report: Report) -> Trace:
 
     large = sum(array.nbytes for array in between.values()) > ROOM
     if not between or large or is_unfinished(trace) or trace.edited:
-        return trace
+        order = [*(name for name in report.steps if name in trace), *trace]  # each once, where it is first
+        return replace(trace, steps={name: trace.steps[name] for name in order})
 
     arrays = {**trace, **between}
     steps = {step.name: step for step in walk.derivation if step.name in arrays}
@@ -307,7 +310,7 @@ def diff_pieces(found: Sequence[Difference]) -> Iterator[bytes]:
 
     first = next((difference for difference in found if not difference.same), found[0])
     finding = PageFinding(
-        title=verdict(first),
+        title=heading_of_diff(first),
         text="".join(f"{difference}\n" for difference in found),
         marks=marks,
         names=names,
@@ -315,6 +318,15 @@ def diff_pieces(found: Sequence[Difference]) -> Iterator[bytes]:
         opening="".join(open_diff(first)),
     )
     yield from pieces(traces, finding)
+
+
+def heading_of_diff(found: Difference) -> str:
+    """A and B differ: scores is the first of 4 that differ (15 steps compared)."""
+    words = verdict(found)
+    for short, whole in (("differ: ", "A and B differ: "), ("same: ", "A and B are the same: ")):
+        if words.startswith(short):
+            return whole + words.removeprefix(short)
+    return words
 
 
 def open_diff(found: Difference) -> Iterator[str]:

@@ -21,21 +21,34 @@ def html_table(
 
     `kind` is the class of a cell, by its text: right or wrong.
     """
-
-    def cell(word: str) -> str:
-        name = kind(word)
-        return f'<td class="{name}">{text(word)}</td>' if name else f"<td>{text(word)}</td>"
-
-    head = "".join(f'<th scope="col">{text(name)}</th>' if name else "<td></td>" for name in names)
-    body = "\n".join(
-        f'<tr><th scope="row">{text(first)}</th>{"".join(map(cell, rest))}</tr>' for first, *rest in rows
-    )
+    head = "".join(map(column_heading, names))
+    body = "\n".join(table_row(row, kind) for row in rows)
+    title = text(caption)
     align = "texts" if words else "numbers"
-    return (
-        f'<section class="scroll" tabindex="0" aria-label="{text(caption)}"><table class="{align}">'
-        f"<caption>{text(caption)}</caption><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
-        f"{html_paragraphs(notes)}</section>"
-    )
+
+    parts = [
+        f'<section class="scroll" tabindex="0" aria-label="{title}">',
+        f'<table class="{align}"><caption>{title}</caption><thead><tr>{head}</tr></thead>\n',
+        f"<tbody>{body}</tbody></table>",
+        html_paragraphs(notes),
+        "</section>",
+    ]
+    return "".join(parts)
+
+
+def column_heading(name: str) -> str:
+    """Nothing above the headings of rows is no heading."""
+    return f'<th scope="col">{text(name)}</th>' if name else "<td></td>"
+
+
+def table_row(row: Sequence[str], kind: Callable[[str], str]) -> str:
+    heading, *words = row
+    cells = [f'<th scope="row">{text(heading)}</th>']
+    for word in words:
+        name = kind(word)
+        start = f'<td class="{name}">' if name else "<td>"
+        cells.append(f"{start}{text(word)}</td>")
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def finding_html(sentence: str, words: str = "", command: str = "", *, kind: str = "") -> str:
@@ -43,6 +56,11 @@ def finding_html(sentence: str, words: str = "", command: str = "", *, kind: str
     named = f' class="{kind}"' if kind else ""
     after = f'<p class="command">{text(words)}: <code>{text(command)}</code></p>' if command else ""
     return f'<section id="finding"{named} aria-label="finding"><p>{text(sentence)}</p>{after}</section>'
+
+
+def scrolled(content: str, label: str) -> str:
+    """HTML that may be wider than the screen: it scrolls by itself, which the keyboard can do, too."""
+    return f'<div class="scroll" role="group" tabindex="0" aria-label="{text(label)}">{content}</div>'
 
 
 def html_paragraphs(lines: Iterable[str]) -> str:

@@ -2,60 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO
 
 from attnctl.base.words import plural, quote
 from attnctl.drawing.screen.text import shell_line, visible
 from attnctl.pages import image, page_of_tables
-from attnctl.pages.html import finding_html, html_table, text
+from attnctl.pages.html import finding_html, html_table, scrolled, text
 from attnctl.verbs.models.compare import LayerDiff, ModelsDiff
 from attnctl.verbs.models.compared import models_picture
 from attnctl.verbs.models.follow import Followed
 from attnctl.verbs.models.followed import draw_followed, shown
 
 HEADING = "Two models"
-TITLES = ["layer", "weights", "most in", "by", "head", "by", "cosine", "at the last", "next token, nats"]
-NOTES = [
-    "weights: ‖B − A‖ / ‖A‖ of all tensors of the layer",
-    "cosine: of the rows that leave it, the mean over positions",
-    "next token: Kullback–Leibler of what each would say were this its last layer",
+LAYER_TITLES = ["layer", "change", "of it most in", "change", "and in head", "change"]
+LAYER_TITLES += ["cosine", "at the last token", "next token"]
+CHANGE = "change: ‖B − A‖ / ‖A‖ of the weights"
+NATS = "next token: Kullback–Leibler divergence of B from A, in nats"
+LAYER_NOTES = [
+    CHANGE,
+    "cosine: of the rows that leave the layer in A and in B, the mean over positions",
+    f"{NATS}, were this the last layer of both",
 ]
 MOST_TENSORS = 200
 
 
 def write_models(found: ModelsDiff, stream: IO[bytes]) -> None:
-    names = f"{visible(found.a)} and {visible(found.b)}"
-    body = [f"<p>A: {text(found.a)}</p><p>B: {text(found.b)}</p>"]
+    body = []
     if not found.same:
-        drawn = models_picture([found])
         words = "How far each head's matrices, and each layer's rows, have moved"
-        body.append(f'<div class="scroll">{image(drawn.svg, words)}</div>')
+        body.append(scrolled(image(models_picture([found]).svg, words), words))
     rows = [layer_words(layer) for layer in found.layers]
-    body.append(html_table("Layer by layer", TITLES, rows, NOTES))
+    body.append(html_table("Layer by layer", LAYER_TITLES, rows, LAYER_NOTES))
     body.append(tensors_table(found))
     body.append(tokens_table(found))
-    finding = finding_html(*finding_words(found))
-    page = page_of_tables(f"{HEADING}: {names}", HEADING, names, body, finding=finding)
-    stream.write(page)
+
+    title = f"{HEADING}: {visible(found.a)} and {visible(found.b)}"
+    facts = f"A: {visible(found.a)} · B: {visible(found.b)}"
+    stream.write(page_of_tables(title, HEADING, facts, body, finding=models_finding(found)))
 
 
-def finding_words(found: ModelsDiff) -> tuple[str, str, str]:
-    """Where the two differ most, and the command that shows it."""
+def models_finding(found: ModelsDiff) -> str:
+    """Where the two differ most, and the command that shows it, as HTML."""
     if found.same:
-        return "The same weights, and the same logits.", "", ""
+        return finding_html("The same weights, and the same logits.")
 
-    last = found.divergence[-1]
-    first = f"The first tensor that differs: {found.first}. " if found.first else ""
     most = max(found.layers, key=lambda layer: layer.weights)
-    sentence = f"{first}Layer {most.layer} has moved most, by {most.weights:.2%} of its weights"
+    sentence = f"Layer {most.layer} differs most: its weights by {most.weights:.2%}"
     command = ["attnctl", "run", "--model", found.b, "--layer", str(most.layer)]
-    if any(most.heads):
-        head = max(range(len(most.heads)), key=lambda head: most.heads[head])
-        sentence += f", head {head} of its heads by {most.heads[head]:.2%}"
+    head = most_moved_head(most)
+    if head is not None:
+        sentence += f", those of head {head} by {most.heads[head]:.2%}"
         command += ["--head", str(head)]
-    sentence += f"; the next token is {last:.3g} nats away."
-    return sentence, "See that layer", shell_line([*command, *sentence_of(found)])
+
+    sentences = [f"{sentence}.", f"What comes next differs by {found.divergence[-1]:.3g} nats."]
+    if found.first:
+        sentences.insert(0, f"The first tensor that differs: {found.first}.")
+    command += sentence_of(found)
+    return finding_html(" ".join(sentences), "See that layer", shell_line(command))
+
+
+def most_moved_head(layer: LayerDiff) -> int | None:
+    """The head whose weights have changed most; None where none has."""
+    if not any(layer.heads):
+        return None
+    return max(range(len(layer.heads)), key=layer.heads.__getitem__)
 
 
 def sentence_of(found: ModelsDiff) -> list[str]:
@@ -66,18 +77,25 @@ def sentence_of(found: ModelsDiff) -> list[str]:
 
 
 def layer_words(layer: LayerDiff) -> list[str]:
-    worst = max(layer.tensors, key=lambda name: layer.tensors[name], default="")
+    """The row of a layer: how much it has changed, in which tensor and head most, and what comes of it."""
+    tensor = ""
+    of_tensor = ""
+    if layer.tensors:
+        tensor = max(layer.tensors, key=layer.tensors.__getitem__)
+        of_tensor = f"{layer.tensors[tensor]:.3g}"
+
     head = ""
     of_head = ""
-    if any(layer.heads):
-        number = max(range(len(layer.heads)), key=lambda each: layer.heads[each])
+    number = most_moved_head(layer)
+    if number is not None:
         head = str(number)
         of_head = f"{layer.heads[number]:.3g}"
+
     return [
         str(layer.layer),
         f"{layer.weights:.3g}",
-        worst,
-        f"{layer.tensors[worst]:.3g}" if worst else "",
+        tensor,
+        of_tensor,
         head,
         of_head,
         f"{layer.cosine:.5f}",
@@ -93,9 +111,11 @@ def tensors_table(found: ModelsDiff) -> str:
         rows += [[f"layer {layer.layer}: {name}", f"{share:.3g}"] for name, share in layer.tensors.items()]
     if not rows:
         return "<p>No tensor differs.</p>"
-    notes = [f"{len(rows) - MOST_TENSORS} more"] if len(rows) > MOST_TENSORS else []
-    caption = f"{plural(len(rows), 'tensor')} that differ"
-    return html_table(caption, ["tensor", "‖B − A‖ / ‖A‖"], rows[:MOST_TENSORS], notes)
+    notes = [CHANGE]
+    if len(rows) > MOST_TENSORS:
+        notes.append(f"{plural(len(rows) - MOST_TENSORS, 'more tensor')}")
+    caption = "1 tensor differs" if len(rows) == 1 else f"{len(rows)} tensors differ"
+    return html_table(caption, ["tensor", "change"], rows[:MOST_TENSORS], notes)
 
 
 def tokens_table(found: ModelsDiff) -> str:
@@ -108,8 +128,12 @@ def tokens_table(found: ModelsDiff) -> str:
         row = [quote(ours.text), f"{ours.probability:.1%}", quote(theirs.text), f"{theirs.probability:.1%}"]
         likeliest.append(row)
 
-    after = html_table("Kullback–Leibler of the next token, B from A", ["after", "token", "nats"], by_place)
-    return html_table("The likeliest after the last", ["A", "p", "B", "p"], likeliest, words=True) + after
+    titles = ["A", "probability", "B", "probability"]
+    after_last = html_table("The likeliest next tokens", titles, likeliest, words=True)
+    after_each = html_table(
+        "How far apart the next tokens are", ["position", "after", "nats"], by_place, [NATS]
+    )
+    return after_last + after_each
 
 
 # --- a token followed down the layers ---
@@ -124,17 +148,24 @@ def write_followed(found: Sequence[Followed], stream: IO[bytes]) -> None:
     token = shown(followed.tokens[followed.place])
     heading = f"“{token}” down the layers"
     sentence = " ".join(map(shown, followed.tokens))
-    body = [f'<section class="scroll" tabindex="0">{draw_followed(followed).svg}</section>']
+    body = [scrolled(draw_followed(followed).svg, heading)]
     body.append(html_table("Layer by layer", FOLLOWED_TITLES, followed_rows(followed)))
-    for place, other in enumerate(followed.tokens[:MOST_OTHERS]):
-        if place == followed.place:
-            continue
-        drawn = draw_followed(followed, place).svg
-        summary = f"{text(shown(other))}, position {place}"
-        body.append(f'<details><summary>{summary}</summary><div class="scroll">{drawn}</div></details>')
+    others = "".join(other_tokens(followed))
+    if others:
+        body.append(f'<section class="others"><h2>The other tokens</h2>{others}</section>')
     finding = finding_html(followed_words(followed))
     facts = f"{sentence} · {followed.model}"
     stream.write(page_of_tables(f"{heading}: {sentence}", heading, facts, body, finding=finding))
+
+
+def other_tokens(followed: Followed) -> Iterator[str]:
+    """Each other token, whose picture is there to be opened."""
+    for place, other in enumerate(followed.tokens[:MOST_OTHERS]):
+        if place == followed.place:
+            continue
+        words = f"{shown(other)}, position {place}"
+        drawn = scrolled(draw_followed(followed, place).svg, words)
+        yield f"<details><summary>{text(words)}</summary>{drawn}</details>"
 
 
 FOLLOWED_TITLES = ["layer", "moved most by", "‖A·V·W_O‖", "by head", "network adds", "next token", "p"]
@@ -142,32 +173,32 @@ FOLLOWED_TITLES = ["layer", "moved most by", "‖A·V·W_O‖", "by head", "netw
 
 def followed_rows(found: Followed) -> list[list[str]]:
     rows = []
+    place = found.place
     for moves in found.layers:
-        into = found.into(moves, found.place)
+        into = found.into(moves, place)
         source = int(into.argmax())
-        following = moves.next[found.place]
-        rows.append(
-            [
-                str(moves.layer),
-                f"{shown(found.tokens[source])} ({source})",
-                f"{into[source]:.3g}",
-                f"{moves.layer}.{moves.heads[found.place, source]}",
-                f"{moves.network[found.place]:.3g}",
-                quote(following.text),
-                f"{following.probability:.1%}",
-            ]
-        )
+        following = moves.next[place]
+
+        row = [str(moves.layer), f"{shown(found.tokens[source])} ({source})"]
+        row += [f"{into[source]:.3g}", f"{moves.layer}.{moves.heads[place, source]}"]
+        row.append(f"{moves.network[place]:.3g}")
+        row += [quote(following.text), f"{following.probability:.1%}"]
+        rows.append(row)
     return rows
 
 
 def followed_words(found: Followed) -> str:
     """The layer and the token that move it most, and what comes next in the end."""
-    most = max(found.layers, key=lambda moves: float(found.into(moves, found.place).max()))
-    source = int(found.into(most, found.place).argmax())
-    token = shown(found.tokens[found.place])
-    last = found.layers[-1].next[found.place]
+    place = found.place
+    most = max(found.layers, key=lambda moves: float(found.into(moves, place).max()))
+    source = int(found.into(most, place).argmax())
+    token = shown(found.tokens[place])
+    by = shown(found.tokens[source])
+    head = f"{most.layer}.{most.heads[place, source]}"
+
+    last = found.layers[-1].next[place]
+    following = f"“{shown(last.text)}” ({last.probability:.0%})"
     return (
-        f"“{token}” is moved most in layer {most.layer}, by “{shown(found.tokens[source])}”, there by "
-        f"head {most.layer}.{most.heads[found.place, source]}; {quote(last.text)} comes next in the end, "
-        f"{last.probability:.0%}."
+        f"“{token}” is moved most in layer {most.layer}, by “{by}” through head {head}. "
+        f"After the last layer the likeliest next token is {following}."
     )

@@ -72,6 +72,7 @@ def code_lines(file: str, listing: ProgramListing, reports: Sequence[Report]) ->
     new = lines_of_text(listing.mended.get(file, listing.files[file]))
     wrong = [each for each in wrong_places(reports) if each.file == file]
     steps = steps_by_line(file, reports)
+
     out: list[CodeLine] = []
     for kind, first, last, new_first, new_last in SequenceMatcher(None, old, new, False).get_opcodes():
         if kind == "equal":
@@ -108,6 +109,7 @@ def marked_parts(number: int, text: str, wrong: Sequence[WrongExpression]) -> li
     """A line cut where what is meant begins and ends; of several expressions from the first to the last."""
     begin = len(text)
     end = 0
+
     for each in wrong:
         span = each.span
         first = len(text) - len(text.lstrip())
@@ -118,6 +120,7 @@ def marked_parts(number: int, text: str, wrong: Sequence[WrongExpression]) -> li
             last = int(span["end_column"]) - 1
         begin = min(begin, first)
         end = max(end, last)
+
     parts = [(text[:begin], False), (text[begin:end], True), (text[end:], False)]
     return [part for part in parts if part[0]]
 
@@ -171,8 +174,9 @@ def steps_by_line(file: str, reports: Sequence[Report]) -> dict[int, list[tuple[
             right = {key: is_right for key, is_right in right.items() if key[1] != step or is_right}
             right[int(each.span["line"]), step] = False
 
+    order = {name: number for report in reports for number, name in enumerate(report.steps)}
     out: dict[int, list[tuple[str, bool]]] = {}
-    for (line, name), is_right in right.items():
+    for (line, name), is_right in sorted(right.items(), key=lambda each: order[each[0][1]]):
         out.setdefault(line, []).append((name, is_right))
     return out
 
@@ -262,17 +266,21 @@ def code_text(words: str) -> str:
 
 
 def line_html(line: CodeLine) -> str:
+    """A line: its number, its sign, its text, and the steps that it makes with the cards about it."""
     tag = {"gone": "del", "new": "ins"}.get(line.kind, "mark")
-    code = "".join(
-        f"<{tag}>{code_text(part)}</{tag}>" if meant else code_text(part) for part, meant in line.parts
-    )
-    number = "" if line.number is None else str(line.number)
-    badges = "".join(f"<b>{badge}</b>" for badge in line.badges)
+    code = ""
+    for part, is_meant in line.parts:
+        words = code_text(part)
+        code += f"<{tag}>{words}</{tag}>" if is_meant else words
+
     steps = ""
     for name, is_right in line.steps:
         mark = "right" if is_right else "wrong"
         sign = "✓" if is_right else "✗"
         steps += f'<i class="{mark}">{sign} {text(name)}</i>'
+
+    number = "" if line.number is None else str(line.number)
+    badges = "".join(f"<b>{badge}</b>" for badge in line.badges)
     spoken = f'<span class="unseen">{SPOKEN[line.kind]}</span>' if line.kind else ""
     kind = f' class="{line.kind}"' if line.kind else ""
     cells = [

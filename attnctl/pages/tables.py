@@ -138,7 +138,10 @@ def model_finding(model: About) -> str:
 
 
 def draw_layer(sizes: Mapping[str, int]) -> str:
-    """A layer as a picture: what it has in its order, each as long as it has parameters."""
+    """A layer as a picture: what it has in its order, with a bar as long as it has parameters.
+
+    The numbers stand before the bars, which a telephone cuts.
+    """
     total = sum(sizes.values())
     largest = max(sizes.values())
 
@@ -146,10 +149,11 @@ def draw_layer(sizes: Mapping[str, int]) -> str:
     for number, (use, size) in enumerate(sizes.items()):
         y = ROW_HEIGHT * number
         length = max(1, round(300 * size / largest))
+        share = f"{size / total:.0%}" if size >= total / 100 else "below 1%"
         rows.append(
             f'<text x="142" y="{y + 15}" text-anchor="end">{text(use.replace("_", " "))}</text>'
-            f'<rect x="150" y="{y + 1}" width="{length}" height="18"/>'
-            f'<text x="{length + 158}" y="{y + 15}">{size:,} ({100 * size / total:.0f} %)</text>'
+            f'<text x="292" y="{y + 15}" text-anchor="end">{size:,} ({share})</text>'
+            f'<rect x="300" y="{y + 1}" width="{length}" height="18"/>'
         )
 
     label = f"Layer 0: {total:,} parameters"
@@ -258,7 +262,7 @@ def write_grades(sheets: Sequence[HandIn], stream: IO[bytes]) -> None:
 
     steps = gradebook.marked_steps(sheets)
     students = []
-    notes = []
+    notes = [gradebook.BLANK_MEANS]
     for sheet in sheets:
         students.append((str(sheet.student), *signs_and_mistakes(sheet, steps)))
         notes += [f"{sheet.student}: {line}" for line in gradebook.remarks(sheet, alone=False)]
@@ -278,10 +282,12 @@ def grades_finding(sheets: Sequence[HandIn], shared: Sequence[gradebook.SharedMi
         all_right = bool(sheets) and all(sheet.right for sheet in sheets)
         return finding_html("Every hand-in is right.", kind="right") if all_right else ""
     first = known[0]
-    count = plural(len(first.students), "hand-in")
-    sentence = f"{count} with {first.mark.mistake} at {first.mark.step}: {first.mark.words}."
+    have = "has" if len(first.students) == 1 else "have"
+    count = f"{plural(len(first.students), 'hand-in')} {have}"
+    words = first.mark.words[:1].upper() + first.mark.words[1:]
+    sentence = f"{count} {first.mark.mistake} at {first.mark.step}. {words}."
     command = shell_line(["attnctl", "check", "--about", str(first.mark.mistake)])
-    return finding_html(sentence, "Why people make it", command, kind="wrong")
+    return finding_html(sentence, "Why people make it", command)
 
 
 def kind_of_mark(words: str) -> str:
@@ -354,11 +360,13 @@ def page_of(mistake: about.MistakePage) -> bytes:
     back = f'<p class="note"><a href="{INDEX}">All mistakes</a></p>'
 
     shown, columns, rows = about.part_shown(mistake)
+    axes = mistake.example.right.steps[mistake.report.findings[0].step].axes
+    down_and_across = [f"{axes[-2]} down, {axes[-1]} across"]
     found_rows = [(place, *found) for place, found, _ in rows]
     right_rows = [(place, *right) for place, _, right in rows]
     tables = [
-        html_table(f"✗ {shown}: wrong", ["", *columns], found_rows, kind=lambda _: WRONG),
-        html_table(f"✓ {shown}: right", ["", *columns], right_rows, kind=lambda _: RIGHT),
+        html_table(f"✗ {shown}: wrong", ["", *columns], found_rows, down_and_across, kind=lambda _: WRONG),
+        html_table(f"✓ {shown}: right", ["", *columns], right_rows, down_and_across, kind=lambda _: RIGHT),
     ]
     body = [f"<section>{sections}{back}</section>", f'<div class="pair">{"".join(tables)}</div>']
     words = f"What you get when {wrong(mistake)}."

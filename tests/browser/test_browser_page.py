@@ -356,7 +356,7 @@ def test_heads_are_coloured_by_their_effect(show, tmp_path):
     assert colours == [blue(0.5), blue(0), blue(0.25), "rgb(196, 106, 22)", blue(0), blue(0)]
     page.locator("#sorting").select_option("effect")
     assert heads.locator(".which").all_inner_texts()[:3] == ["L1H1", "L0H0", "L1H0"]
-    assert page.get_by_role("radio", name="layer 1, head 1 · effect -1.000").count() == 1
+    assert page.get_by_role("radio", name="layer 1, head 1: effect −1,").count() == 1
 
 
 def test_the_map_opens_sorts_and_filters(show, tmp_path):
@@ -729,7 +729,8 @@ def test_a_conform_opens_with_the_cause_and_the_command_that_runs_it_again(show,
     told = [each.strip() for each in page.locator("#finding > p").all_inner_texts()]
     lines = printed.split("\n")
     at = next(at for at, line in enumerate(lines) if line.startswith("no-scale: attention, in float32"))
-    assert told[1] == next(line for line in lines if line.startswith("It does not conform"))
+    verdict = next(line for line in lines if line.startswith("It does not conform"))
+    assert verdict == f"{told[1].removesuffix('.')}; a ratio above 1 is wrong."  # which the table has
     card = page.locator("#finding .cards li")
     assert card.locator(".what").inner_text() == lines[at + 1]
     replay = page.locator("#finding .command code").inner_text()
@@ -756,7 +757,7 @@ def test_a_diff_opens_with_where_they_part_and_what_differs_in_the_settings(show
     page = show(tmp_path / "d.html")
     assert (
         page.locator("h1").inner_text()
-        == "differ: embeddings is the first of 15 that differ (15 steps compared)"
+        == "A and B differ: embeddings is the first of 15 that differ (15 steps compared)"
     )
     rows = [row.split("\t") for row in page.locator("#finding tr").all_inner_texts()]
     assert rows[:3] == [["", "A", "B"], ["seed", "0", "1"], ["rules", "[]", '["causal"]']]

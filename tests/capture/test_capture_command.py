@@ -54,7 +54,7 @@ def test_a_wrong_call_is_named_with_its_line(captured, call):
     done = call("check", "c.npz")
     assert done.code == 1
     first, *_, ending = done.out.splitlines()
-    assert first == "1 of 3 calls is wrong; the first is call 1: own.py:10."
+    assert first == "1 of 3 calls is wrong: call 1, own.py:10."
     assert "own.py:10: the scores are not scaled: divide Q Kᵀ by np.sqrt(d_k), here √4." in done.out
     assert ending == "Why: attnctl explain 'c.npz[1]' 'output[0,0,3]'"
     found = json.loads(call("check", "c.npz", "--json").out)

@@ -135,8 +135,9 @@ def test_two_models_have_a_page_and_a_picture(tmp_path, monkeypatch):
     given = ["diff", "--ids", "3,5,9,4", "--model", BASE, "--model", other]
     assert program([*given, "-o", "d.html", "-o", "d.svg", "-o", "d.json"]) == 1
     page = (tmp_path / "d.html").read_text()
-    assert "The first tensor that differs: layer 1: self_attn.q_proj.weight. Layer 1 has moved most" in page
-    assert "head 2 of its heads" in page
+    assert "The first tensor that differs: layer 1: self_attn.q_proj.weight. Layer 1 differs most: " in page
+    assert "those of head 2 by" in page
+    assert "<caption>1 tensor differs</caption>" in page
     assert "<script" not in page
     found = json.loads((tmp_path / "d.json").read_text())
     assert [layer["next_divergence"] > 0 for layer in found["layers"]] == [False, True]

@@ -3,6 +3,7 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from attnctl.base import workers
 from attnctl.base.errors import AttnError
 from attnctl.cli.program import program
 from attnctl.verbs.effect import workers as by_workers
+from attnctl.verbs.effect.view import findings
 
 FROZEN = json.loads((Path(__file__).parent / "effects.json").read_text())
 NAMES = [name for name, found in FROZEN.items() if isinstance(found, dict)]
@@ -91,6 +93,20 @@ def test_an_interrupted_run_goes_on(tmp_path):
 def run(capsys, *args):
     code = program(["effect", "--ids", "9,4,17,4,26", *map(str, args)])
     return (code, *capsys.readouterr())
+
+
+def test_parts_that_change_it_as_much_are_named_together():
+    found = attnctl.effect(model=GPT2, ids=IDS, between=BETWEEN)
+    told = []
+    for equal in (1, 2, 4):
+        effect = np.zeros_like(found.effect)
+        effect.flat[1 : 1 + equal] = -2.5
+        told.append([*findings(replace(found, effect=effect))][1].partition(",")[0])
+    assert told == [
+        "Head 0.1 matters most: left out",
+        "Head 0.1 and head 0.2 matter most: left out",
+        "Head 0.1 and 3 others matter most: left out",
+    ]
 
 
 @pytest.mark.parametrize(

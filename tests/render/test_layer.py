@@ -66,6 +66,15 @@ def test_a_screen_says_it_first_and_what_to_type_for_the_rest():
     assert "… and 2 heads more" in lines
 
 
+@pytest.mark.parametrize("height", [18, 45])
+def test_the_weights_of_the_head_are_there(height):
+    """Lines are counted before they are printed, which leaves nothing of rows that can be read once."""
+    lines = terminal(layer(SINK, FAR), 100, height=height).splitlines()
+    words, *numbers = next(line for line in lines if line.startswith("│ tired ")).strip("│ ").split()
+    numbers.remove("│")
+    assert (words, list(map(float, numbers))) == ("tired", [0.7, 0, 0.3, 0, 0, 0, 0, 0])
+
+
 def test_it_fits_where_there_is_little_room():
     lines = terminal(layer(SINK, FAR), 80, height=18).splitlines()
     assert len(lines) < 18

@@ -17,10 +17,10 @@ import attnctl.pages
 from attnctl import formats
 from attnctl.base.errors import AttnError
 from attnctl.pages import pieces
-from attnctl.pages.describe import ROOM, by_blocks, choose_kept, keep_within, model_name, value_norms
+from attnctl.pages.describe import ROOM, WORDS, by_blocks, choose_kept, keep_within, model_name, value_norms
 from attnctl.store.header import header_data
 from attnctl.store.source import read
-from attnctl.verbs.models.heads import head_profiles
+from attnctl.verbs.models.heads import KINDS, head_profiles
 
 VARIANTS = sorted((Path(__file__).parents[2] / "samples" / "variants").glob("*.json"))
 HOSTILE = "</script><script>alert(1)</script>"
@@ -191,6 +191,10 @@ def test_heads_are_named_as_the_map_of_a_model_names_them():
     assert [each["name"] for each in found] == [each.name for each in head_profiles(trace)]
     foreign = replace(trace, header={"layer": "x", "ids": [1]})
     assert description(page(foreign))["traces"][0]["view"]["heads"] is None
+
+
+def test_what_a_head_may_attend_to_has_words():
+    assert set(WORDS["kinds"]) == set(KINDS)
 
 
 def test_queries_that_are_padding_say_nothing_of_a_head():

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from attnctl.base.words import plural
-from attnctl.drawing.screen import Line, Screen
+from attnctl.drawing.screen import Line, Screen, element_lines
 from attnctl.drawing.screen.output import Element, plain_text
 from attnctl.drawing.screen.text import cells, pad_right
 from attnctl.drawing.show import View, load_sheet
@@ -31,7 +31,9 @@ def layer_lines(trace: Trace, screen: Screen, view: View, looks: Sequence[Look])
         f"{place_words(trace, first)}: {look_words(trace, screen, first)}.", "sentence"
     )
 
-    weights = list(weights_of_head(trace, screen, view, head=first.head, heads=len(looks)))
+    # As lines: the rows of a frame can be read once, and these are counted before they are printed.
+    drawn = weights_of_head(trace, screen, view, head=first.head, heads=len(looks))
+    weights = [line for element in drawn for line in element_lines(element)]
     more = list(other_heads(trace, screen, others))
     flags = list(next_lines(trace, screen, first, heads=len(looks)))
 

@@ -2,6 +2,7 @@
 
 import { paint } from "./colours.mjs";
 import { make } from "./elements.mjs";
+import { forPeople } from "./numbers.mjs";
 import { WEIGHTS } from "./trace.mjs";
 
 const SIDE = { alone: 60, grid: 24 }; // pixels of a head, of one layer and of many
@@ -13,12 +14,12 @@ const [RISES, FALLS] = ["38 103 178", "196 106 22"]; // of logit A − logit B: 
 
 const CHOOSE = "Choose the head to compare it with.";
 
-const percent = (share) => `${Math.round(100 * share)} %`;
+const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
 
 export class HeadMap {
   /** `act(trace, head, how)` is called for a head that is pointed at, left or chosen. */
-  constructor(element, { traces, look }, blocks, act) {
-    Object.assign(this, { element, blocks, act });
+  constructor(element, { traces, look, words }, blocks, act) {
+    Object.assign(this, { element, blocks, act, words });
     const heads = traces.flatMap(({ view }, trace) => {
       const step = view.steps.find(({ name }) => name === WEIGHTS);
       const count = step && step.shape.length > 2 ? step.shape.at(-3) : 0;
@@ -136,16 +137,17 @@ export class HeadMap {
     return this.layered ? `L${layer}H${head}` : `${head}`;
   }
 
-  /** What is said of a head: where it is, and the shares that make its name. */
+  /** What is said of a head: where it is, what it does to the next token, and what it attends to most. */
   told({ layer, head, about }) {
     const where = layer === undefined || layer === null ? `head ${head}` : `layer ${layer}, head ${head}`;
     const shares = Object.entries(about?.shares ?? {})
       .filter(([, share]) => share >= ENOUGH)
       .sort(([, a], [, b]) => b - a)
       .slice(0, 2)
-      .map(([kind, share]) => `${kind} ${percent(share)}`);
-    const effect = about?.effect === undefined ? [] : [`effect ${about.effect.toFixed(3)}`];
-    return [where, ...effect, ...(about ? [about.name] : []), ...shares].join(" · ");
+      .map(([kind, share]) => `${percent(share)} to ${this.words.kinds[kind]}`);
+    const effect = about?.effect === undefined ? [] : [`effect ${forPeople(about.effect).replace("-", "−")}`];
+    const said = [...effect, ...shares].join(", ");
+    return said ? `${where}: ${said}` : where;
   }
 
   /** Sort and filter: by place a grid, by a share a list from the largest. */

@@ -4,7 +4,7 @@ import { numbersOf } from "./arithmetic.mjs";
 import { make } from "./elements.mjs";
 import { everyDigit, forPeople } from "./numbers.mjs";
 import { WEIGHTS } from "./trace.mjs";
-import { short, sumIn, typeset, worth } from "./typeset.mjs";
+import { counted, short, sumIn, typeset, worth } from "./typeset.mjs";
 
 const STEP = "Step by step";
 
@@ -210,7 +210,7 @@ export class Proof {
     const total = make(
       "li",
       { class: "total" },
-      make("span", { class: "name" }, `Σ ${terms.length} terms`),
+      make("span", { class: "name" }, `Σ ${counted(terms.length)}`),
     );
     total.append(make("span"), make("span"), make("b", { class: "figure" }, short(worth(sum))));
     return make("ol", { class: "bars" }, ...rows, total);
@@ -317,7 +317,7 @@ function termName(part, sum, found, opened) {
   if (!start || !next || own.input !== start.input) return step?.symbol ?? "";
   const axis = start.cell.findIndex((place, at) => place !== next.cell[at]);
   if (axis < 0 || !step) return step?.symbol ?? "";
-  return opened.labels(step, axis)[own.cell[axis]];
+  return opened.place(step, own.cell, axis);
 }
 
 /** A bar from 0; where some are negative 0 is in the middle. */

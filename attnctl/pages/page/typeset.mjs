@@ -49,9 +49,12 @@ function joined(parts, between) {
   return span;
 }
 
+/** 1 term, 2 terms. */
+export const counted = (terms) => `${terms} ${terms === 1 ? "term" : "terms"}`;
+
 /** A long sum: its sign, how many terms it has, and what they come to. */
 function summed(expr) {
-  const terms = make("small", {}, `${expr.parts.length} terms`);
+  const terms = make("small", {}, counted(expr.parts.length));
   return make("span", { class: "sum" }, make("b", {}, "Σ"), terms, ` ${short(worth(expr))}`);
 }
 

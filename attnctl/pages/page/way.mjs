@@ -66,11 +66,13 @@ export class Way {
 
   /** The button that shows and folds the weights and biases. */
   fold(folded) {
-    const many = folded.children.length;
+    const names = [...folded.children].map((button) => button.textContent);
+    const biases = names.filter((name) => name.startsWith("b_")).length;
+    const both = biases < names.length ? "weights and biases" : "biases";
     const button = make(
       "button",
       { type: "button", class: "fold", "aria-expanded": "false" },
-      `weights (${many})`,
+      `${biases ? both : "weight matrices"} (${names.length})`,
     );
     folded.hidden = true;
     button.addEventListener("click", () => {

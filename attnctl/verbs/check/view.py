@@ -160,7 +160,7 @@ def sentences_of_mistake(finding: Finding, *, is_said: bool) -> Iterator[Span]:
     if not is_said:
         yield f"It is what you get when {finding.words}: {finding.fix}.", ""
     for words, fix in finding.otherwise[:MOST_OTHERS]:
-        yield f"These numbers do not tell it from what you get when {words}: {fix}.", ""
+        yield f"It may as well be that {words}: {fix}.", ""
 
     name = str(finding.mistake)
     if finding.also:
@@ -381,8 +381,9 @@ def headline(every: Sequence[CheckedTrace], wrong: Sequence[CheckedTrace]) -> st
         return f"{plural(right, kind)} {'agrees' if right == 1 else 'agree'}{more}."
 
     are = "is" if len(wrong) == 1 else "are"
-    first = f"{kind} {wrong[0].number}: {', '.join(filter(None, wrong[0].where))}"
-    return f"{len(wrong)} of {plural(len(every), kind)} {are} wrong; the first is {first}{more}."
+    which = ": " if len(wrong) == 1 else "; the first is "
+    first = ", ".join(filter(None, [f"{kind} {wrong[0].number}", *wrong[0].where]))
+    return f"{len(wrong)} of {plural(len(every), kind)} {are} wrong{which}{first}{more}."
 
 
 def call_row(checked: CheckedTrace, screen: Screen) -> list[Span]:

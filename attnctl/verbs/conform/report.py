@@ -395,25 +395,27 @@ def format_ratio(ratio: float | None) -> str:
     return f"{ratio:.2f}" if ratio < 100 else f"{ratio:.0e}"
 
 
-def summarise(conformance: Conformance) -> str:
-    """The verdict in a sentence."""
+def summarise(conformance: Conformance, *, ratios: bool = True) -> str:
+    """The verdict in a sentence; `ratios` where those of the table stand below."""
     if conformance.agrees is None:
         return "Nothing was run: cannot tell."
 
     done, total = conformance.counts
     cases = f"{done:,} of {plural(total, 'case')}"
-    if conformance.bounds:
-        cases += f", {conformance.bounds}"
+    reach = f", {conformance.bounds}" if conformance.bounds else ""
 
     wrong = dict.fromkeys(result.feature for result in conformance.wrong)
     if wrong:
-        return f"It does not conform: {', '.join(wrong)}. ({cases}; a ratio above 1 is wrong.)"
+        were_run = "was run" if total == 1 else "were run"
+        means = "; a ratio above 1 is wrong" if ratios else ""
+        return f"It does not conform: {', '.join(wrong)}. {cases} {were_run}{reach}{means}."
 
     verdict = "It conforms"
     known = dict.fromkeys(result.feature for result in conformance.features if result.status == XFAIL)
     if known:
         verdict += f" but for what is known to fail, {', '.join(known)}"
-    return f"{verdict}: {cases}. Each number is the largest error divided by the rounding error allowed."
+    means = " Each number is the largest error divided by the rounding error allowed." if ratios else ""
+    return f"{verdict}: {cases}{reach}.{means}"
 
 
 def list_skipped(conformance: Conformance) -> dict[str, list[str]]:

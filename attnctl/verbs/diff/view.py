@@ -59,9 +59,11 @@ def lines_of_calls(found: Sequence[Difference], alone: Sequence[str], screen: Sc
     sentence = f"same: {plural(len(found), 'call')}"
     if differing:
         call = differing[0].call
-        place = ", ".join(filter(None, [call["at"], call["module"]]))
-        count = f"{len(differing)} of {plural(len(found), 'call')} differ"
-        sentence = f"{count}; the first is call {call['number']}: {place}"
+        place = ", ".join(filter(None, [f"call {call['number']}", call["at"], call["module"]]))
+        is_single = len(differing) == 1
+        count = f"{len(differing)} of {plural(len(found), 'call')} {'differs' if is_single else 'differ'}"
+        which = ": " if is_single else "; the first is "
+        sentence = f"{count}{which}{place}"
 
     yield from screen.flow([(screen.printable(sentence), "wrong" if differing else "right")], " ")
     for words in alone:

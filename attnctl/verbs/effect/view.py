@@ -10,7 +10,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.base.words import number_repeats, plural, quote
+from attnctl.base.words import all_of, number_repeats, plural, quote
 from attnctl.drawing.pictures import Plot
 from attnctl.drawing.pictures.draw import Picture, draw, writers
 from attnctl.drawing.screen import Screen, Span
@@ -28,6 +28,8 @@ from attnctl.verbs.models.next import prompt_lines
 
 DONE = {ZERO: "left out", MEAN: "replaced by its mean over positions", PATCH: "taken from the other prompt"}
 EACH = {HEAD: "each head", LAYER: "each layer", NETWORK: "each network", POSITION: "each row of a position"}
+MOST_EQUAL = 3
+"""Parts of one effect that are named; of more the first is."""
 STRONG = 0.5
 """The part of the largest effect from which one is drawn strong."""
 
@@ -106,11 +108,11 @@ def findings(found: Effects) -> Iterator[str]:
     layer, column = found.strongest
     change = float(found.effect[layer, column])
     name = "difference" if found.metric == DIFFERENCE else found.metric
-    consequence = f"it changes the {name} by {short(change, '+')}, to {short(before + change)}"
+    it = "each" if len(equally_strong(found)) > 1 else "it"
+    consequence = f"{it} changes the {name} by {short(change, '+')}, to {short(before + change)}"
     if found.metric == DIVERGENCE:
         consequence = f"the next token is {short(change)} nats from what it was"
-    part = part_words(found.by, layer, column, found.prompt["tokens"])
-    sentence = f"{part} matters most: {edit}, {consequence}"
+    sentence = f"{most_words(found)}: {edit}, {consequence}"
     if not found.other:
         yield f"{sentence}."
         return
@@ -119,6 +121,26 @@ def findings(found: Effects) -> Iterator[str]:
     gap = other - before
     share = f", {change / gap:.0%} of the way" if gap else ""
     yield f"{sentence}{share}; the other prompt has {short(other)}."
+
+
+def equally_strong(found: Effects) -> list[tuple[int, int]]:
+    """The layers and columns of the largest change, and of those that are printed as the same number."""
+    largest = short(float(found.effect[found.strongest]))
+    places = np.ndindex(found.effect.shape)
+    return [
+        (layer, column) for layer, column in places if short(float(found.effect[layer, column])) == largest
+    ]
+
+
+def most_words(found: Effects) -> str:
+    """Head 0.1 matters most; Head 0.1 and head 1.2 matter most."""
+    tokens = found.prompt["tokens"]
+    first, *others = [part_words(found.by, *place, tokens) for place in equally_strong(found)]
+    if not others:
+        return f"{first} matters most"
+    if len(others) >= MOST_EQUAL:
+        return f"{first} and {len(others)} others matter most"
+    return f"{all_of([first, *(part[0].lower() + part[1:] for part in others)])} matter most"
 
 
 def short(number: float, sign: str = "") -> str:

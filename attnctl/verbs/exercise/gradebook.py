@@ -104,12 +104,17 @@ def name_mistake(mark: Mark) -> str:
     return f"{mark.mistake}; also fits: {', '.join(mark.also)}"
 
 
+BLANK_MEANS = "– not filled in."
+"""What stands below a table of signs."""
+
+
 def class_summary(sheets: Sequence[HandIn]) -> str:
+    """How many hand-ins are right, and which are not there or cannot be read."""
     right = sum(sheet.right for sheet in sheets)
     missing = [str(sheet.student) for sheet in sheets if not sheet.file]
     unreadable = [sheet for sheet in sheets if sheet.error and sheet.file]
 
-    summary = f"– not filled in. {right} of {plural(len(sheets) - len(missing), 'hand-in')} all right"
+    summary = f"{right} of {plural(len(sheets) - len(missing), 'hand-in')} all right"
     if unreadable:
         summary += f", {len(unreadable)} unreadable"
     if missing:
@@ -138,7 +143,7 @@ def grade_lines(sheets: Sequence[HandIn], screen: Screen) -> Iterator[Element]:
         yield from indented_lines(words, screen)
 
     yield []
-    yield [(screen.printable(class_summary(sheets)), "")]
+    yield [(screen.printable(f"{BLANK_MEANS} {class_summary(sheets)}"), "")]
 
 
 def grade_table(sheets: Sequence[HandIn], screen: Screen) -> Listing:

@@ -420,7 +420,10 @@ def step_html(exercise: Exercise, step: Step, *, typed: bool) -> Iterator[str]:
     is_given = ' class="given"' if isinstance(step.op, Given) else ""
     formula = f"<span{is_given}>{escape(formula_on(step))}</span>"
     title = escape(f"{step.name}{say_points(exercise, step.name)}")
-    yield f'<section{kind}>\n<h2>{title} {formula}</h2>\n<div class="matrices">'
+    scrolls = f' role="group" tabindex="0" aria-label="{escape(step.name)}"'
+    if typed and step.name in exercise.blank:
+        scrolls = ""  # the keyboard is in its cells, and so is all that one tabs through
+    yield f'<section{kind}>\n<h2>{title} {formula}</h2>\n<div class="matrices"{scrolls}>'
     for table in tables_of(exercise, step.name):
         yield table_html(table, step.name, typed=typed)
     yield "</div>\n</section>"

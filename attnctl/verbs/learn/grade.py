@@ -395,7 +395,7 @@ def read_number(text: str) -> Typed:
     numeral = NUMERAL.fullmatch(word)
     if not numeral or not (numeral[2] or numeral[3]):
         has_comma = re.fullmatch(r"[-+]?[0-9]+,[0-9]+", word)
-        advice = "write a point for the comma" if has_comma else "like 0.62"
+        advice = "write a point for the comma" if has_comma else "write one like 0.62"
         written = quote(word) if word else "nothing"
         raise AttnError(f"{written} is not a number; {advice}")
 

@@ -81,6 +81,9 @@ def draw_followed(found: Followed, place: int | None = None) -> Picture:
             words(shown(found.tokens[token]), PlaceOnSheet(x, TOP - 10), anchor="middle", bold=token == at)
         )
 
+    next_column = PlaceOnSheet(sheet.columns[-1] + 44, TOP - 10)
+    parts.append(words("next token", next_column, fill=FAINT))
+
     for row, moves in enumerate(found.layers):
         parts += layer_parts(found, moves, sheet, row=row, at=at, largest=largest)
     last = sheet.at(at, sheet.rows)
@@ -112,7 +115,7 @@ def layer_parts(
     parts.append(element("circle", cx=end.x, cy=end.y, r=4.0, fill=INK))
 
     following = moves.next[at]
-    said = f"{shown(following.text)}  {following.probability:.0%}"
+    said = f"“{shown(following.text)}” {following.probability:.0%}"
     parts.append(
         words(said, PlaceOnSheet(sheet.columns[-1] + 44, end.y + 4), bold=following.probability > 0.5)
     )
