@@ -18,7 +18,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.sources.program.called import is_k, is_q
-from attnctl.sources.program.graph import GATHERED, SOFT, Graph, Product
+from attnctl.sources.program.graph import GATHERED, MOST_DIGITS, SOFT, Graph, Product
 from attnctl.sources.program.origin import Origin, Origins
 from attnctl.sources.program.record import Event
 from attnctl.sources.program.relations import (
@@ -26,6 +26,7 @@ from attnctl.sources.program.relations import (
     Labels,
     is_near,
     is_same,
+    multiply,
     orders,
     ratio,
     rows_sum_to_one,
@@ -168,6 +169,10 @@ class Unread(Exception):  # noqa: N818  (a reason, no accident)
     """Why an attention that was found is laid out as nothing here knows."""
 
 
+class NoAttention(Exception):  # noqa: N818  (a reason, no accident)
+    """What stands beside an attention, and is none by itself."""
+
+
 class AttentionFinder:
     """Finds the attentions in a graph; `unread` are those that it cannot lay out, and why."""
 
@@ -244,6 +249,8 @@ class AttentionFinder:
         """Read an attention, or note why it cannot be laid out."""
         try:
             return read()
+        except NoAttention:
+            return None
         except Unread as reason:
             why = str(reason)
         except (ValueError, KeyError, IndexError) as error:
@@ -463,15 +470,15 @@ class AttentionFinder:
         k_axes = first.right_axes
         if key != right:
             q, k, q_axes, k_axes = k, q, k_axes, q_axes
+        if query in v_axes and self.is_mixed_again(chain[-1]):
+            raise NoAttention  # vectors by distance, another for each query, beside values
         if key != summed[0]:
             other = {query: key, key: query}
             v_axes, out_axes = (
                 tuple(other.get(axis, axis) for axis in each) for each in (v_axes, out_axes)
             )
 
-        divided = self.divided_later(output, chain[-1], last_axes.index(key) if key in last_axes else -1)
-        if divided is None and way.second.factor != 1.0:
-            divided = self.divided_within(way)
+        divided = self.divided(way, chain[-1], last_axes.index(key) if key in last_axes else -1)
         if divided is not None:
             output, normalized_weights = divided
             chain = [*chain, normalized_weights]
@@ -521,6 +528,13 @@ class AttentionFinder:
                     return child, self.made_divided(child, weights, sums)
         return None
 
+    def divided(self, way: Way, weights: int, keys: int) -> tuple[int, int] | None:
+        """The output and its weights where these were divided by their sum later, or within a loop."""
+        later = self.divided_later(way.output, weights, keys) or self.before_rounding(way)
+        if later is None and way.second.factor != 1.0:
+            return self.divided_within(way)
+        return later
+
     def divided_within(self, way: Way) -> tuple[int, int] | None:
         """Where a loop divides weights while it mixes values: the output, and the weights so divided."""
         value = self.graph.value(way.chain[-1])
@@ -528,6 +542,27 @@ class AttentionFinder:
             return None
         weights = value * way.second.factor
         return way.output, self.graph.make_event(way.output - 1, way.output, weights, [way.chain[-1]])
+
+    def before_rounding(self, way: Way) -> tuple[int, int] | None:
+        """What a loop rounded as it mixed values, so as to print it: the output before, and its weights."""
+        graph = self.graph
+        shown = graph.value(way.output)
+        digits = next((d for d in range(MOST_DIGITS) if np.array_equal(np.round(shown, d), shown)), None)
+        if digits is None or not graph.is_opaque(way.output):
+            return None
+
+        weights = graph.value(way.chain[-1])
+        if not rows_sum_to_one(weights):
+            weights = weights / weights.sum(axis=-1, keepdims=True)
+        second = way.second
+        left, right = weights, graph.value(second.right)
+        if not way.is_left:
+            left, right = graph.value(second.left), weights
+        exact = multiply(left, right, (second.left_axes, second.right_axes, second.axes))
+        if is_same(exact, shown) or not np.allclose(np.round(exact, digits), shown, rtol=1e-12, atol=1e-12):
+            return None
+        output = graph.make_event(way.output + 1, way.output, exact, [way.output])
+        return output, graph.make_event(way.output - 1, way.output, weights, [way.chain[-1]])
 
     def made_divided(self, child: int, weights: int, sums: Array) -> int:
         """An event of the weights that were divided with the output."""
@@ -596,6 +631,11 @@ class AttentionFinder:
         return None
 
     # --- layout ---
+
+    def is_mixed_again(self, weights: int) -> bool:
+        """True if several products are made of these weights."""
+        children = self.graph.made_from(weights)
+        return sum(self.graph.product(child) is not None for child in children) > 1
 
     def lay_out(
         self,

@@ -16,6 +16,7 @@ from attnctl.math.names import (
     CONCAT,
     EMBEDDINGS,
     HEAD_OUTPUTS,
+    MASK,
     MASKED,
     MEMORY,
     OUTPUT,
@@ -584,6 +585,10 @@ class StepReader:
         graph = self.graph
         if graph.op(n) in {"*", "multiply", "mul", "where"} and steps.options.get("causal"):
             return MASKED
+        zeroed = keys_made_zero(before, now)
+        if zeroed is not None and MASK not in steps.arrays:
+            steps.put(MASK, ~zeroed, [n])
+            return MASKED
         finite = np.isfinite(before) & np.isfinite(now)
         if finite.all() and self.asked.get("positions") != ALIBI_ASKED and graph.op(n) in ADDED:
             added = now.astype(float) - before
@@ -602,6 +607,15 @@ class StepReader:
         if name != MASKED:
             return BIASED
         return MASKED
+
+
+def keys_made_zero(before: Array, now: Array) -> Array | None:
+    """Where scores of some keys, for all queries, were multiplied by 0, as if that would hide these."""
+    zeroed = (now == 0) & (before != 0)
+    of_all_queries = np.broadcast_to(zeroed.any(axis=-2, keepdims=True), zeroed.shape)
+    if not zeroed.any() or zeroed.all() or not np.array_equal(zeroed, of_all_queries):
+        return None
+    return zeroed if np.array_equal(before[~zeroed], now[~zeroed]) else None
 
 
 def shares_keys(attention: Attention) -> bool:
