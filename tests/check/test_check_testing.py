@@ -160,7 +160,7 @@ def test_a_leak_of_a_module_is_found_without_a_tolerance(axis, broken):
     assert attnctl.check_module(module, x, causal=True).agrees
     report = attnctl.check_module(module, x, causal=True, invariants=True)
     assert report.agrees is not bool(broken)
-    assert [law.partition(",")[0].removeprefix("With ") for law in report.broken] == broken
+    assert [str(law).partition(",")[0].removeprefix("With ") for law in report.broken] == broken
     assert ("agrees" in str(report).splitlines()[0]) is report.agrees
 
 
