@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import log
-from typing import NamedTuple
 
 import numpy as np
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.math import Array
 from attnctl.math.names import CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES, HEAD_OUTPUTS, LOGSUMEXP, SINK
 from attnctl.math.ops import ChunkLogSumExp, LogSumExp, Op

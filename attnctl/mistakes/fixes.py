@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from math import sqrt
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.math.names import MASKED, SCALED
 from attnctl.math.ops import Hide, LayerNorm, Op, Repeat, Rotate, Scale, Slope, Squeeze, Temper
 from attnctl.math.ops.norms import Norm

@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import partial
 from math import log
 from operator import methodcaller
-from typing import NamedTuple
 
 import numpy as np
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.evidence.allowed import root_mean_square
 from attnctl.evidence.blocks import stretch
 from attnctl.evidence.precision import BFLOAT16, FLOAT16, FLOAT32, Precision

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import permutations
-from typing import NamedTuple
 
 import numpy as np
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, MASKED, WEIGHTS
 from attnctl.math.ops import Hide, MatMul, Softmax

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.math import Array
 from attnctl.math.names import BIAS
 from attnctl.math.ops import Buckets, LookUp, Op

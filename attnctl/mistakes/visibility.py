@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.math import Array
 from attnctl.math.derivation import line
 from attnctl.math.names import MASKED, WEIGHTS
