@@ -12,6 +12,8 @@ from attnctl.mistakes.examples import carry_out_example
 GATHERED = "K = gather(key_pages, table, lengths)\nV = gather(value_pages, table, lengths)"
 SLOPED = "biased_scores = scaled_scores - slopes[:, None, None] * "
 FROM_1 = "2.0 ** (-8 * (np.arange(heads) + 1) / heads)"
+HIDDEN = "attention_weights = softmax(np.where("
+WEIGHED = ", scaled_scores, -np.inf))"
 PAST = "past = past_{}\nnew, none = {}, 0 * past[:, :1]\npresent_{} = np.concatenate({}, axis=1)"
 
 
@@ -199,6 +201,95 @@ WAYS = [
         (
             "e = np.exp(chunk_logsumexp)\nsinks = (len(e) + 1) * np.exp(sink)[:, None]\n"
             "chunk_shares = e / (e.sum(axis=0) + sinks)"
+        ),
+    ),
+    # numbers that are said
+    (
+        "dropout-left-on",
+        "0.5",
+        (
+            "kept = np.random.RandomState(0).random_sample(attention_weights.shape) < 0.5\n"
+            "attention_weights = np.where(kept, 2 * attention_weights, 0)"
+        ),
+    ),
+    (
+        "keys-twice",
+        "3",
+        (
+            "e = np.exp(scaled_scores)\ne[..., -3:] *= 2\n"
+            "attention_weights = e / e.sum(axis=-1, keepdims=True)"
+        ),
+    ),
+    (
+        "top-k",
+        "3",
+        (
+            "least = np.sort(scaled_scores, axis=-1)[..., -3, None]\n"
+            "attention_weights = softmax(np.where(scaled_scores >= least, scaled_scores, -np.inf))"
+        ),
+    ),
+    ("queries-dropped", "4", "head_outputs[..., -4:, :] = 0"),
+    ("values-shifted", "1 place before", "head_outputs = attention_weights @ V[:, [5, 0, 1, 2, 3, 4]]"),
+    ("values-shifted", "2 places after", "head_outputs = attention_weights @ V[:, [2, 3, 4, 5, 0, 1]]"),
+    ("keys-dropped", "last 2", f"{HIDDEN}np.arange(n) < 4{WEIGHED}"),
+    ("keys-dropped", "first 3", f"{HIDDEN}np.arange(n) >= 3{WEIGHED}"),
+    ("mask-unasked", "--window 1,1", f"{HIDDEN}distance <= 1{WEIGHED}"),
+    ("mask-unasked", "--causal --window 2", f"{HIDDEN}(np.tri(n) > 0) & (distance <= 2){WEIGHED}"),
+    (
+        "causal-offset",
+        "2 keys ahead of",
+        "masked_scores = np.where(np.tri(n, n, 2) > 0, scaled_scores, -np.inf)",
+    ),
+    (
+        "window-other",
+        "keys up to 3 back and 0 ahead (--causal --window 3)",
+        "masked_scores = np.where((np.tri(n) > 0) & (distance <= 3), scaled_scores, -np.inf)",
+    ),
+    (
+        "padding-lengths",
+        "5, 3, 2",
+        (
+            "shorter = np.array([5, 3, 2])[:, None, None, None]\n"
+            "masked_scores = np.where(np.arange(keys) < shorter, scaled_scores, -np.inf)"
+        ),
+    ),
+    ("mask-some-heads", "every head but 1", "masked_scores[1] = scaled_scores[1]"),
+    (
+        "mask-some-members",
+        "only member of the batch 2",
+        "masked_scores[[0, 1, 3, 4, 5]] = scaled_scores[[0, 1, 3, 4, 5]]",
+    ),
+    (
+        "temperature-wrong",
+        "1",
+        "Q_tempered = Q * (1 + 0.5 * np.log(1 + np.array([0, 1, 1, 2, 2, 3])))[:, None]",
+    ),
+    (
+        "sinusoids-wrong",
+        "positions begin at 1",
+        (
+            "angle = (np.arange(n) + 1)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)\n"
+            "positions = np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(n, d_model)"
+        ),
+    ),
+    (
+        "backward-softcap-slope",
+        "taken of the score before the cap",
+        "d_scaled_scores = d_softcapped_scores * (1 - (scaled_scores / 3) ** 2)",
+    ),
+    (
+        "backward-not-turned-back",
+        "turned once more, forward",
+        "d_Q, d_K = rotate(d_Q_rotated), rotate(d_K_rotated)",
+    ),
+    (
+        "backward-logsumexp-base-2",
+        "base e read as 2",
+        (
+            "total = np.exp(scaled_scores).sum(axis=-1, keepdims=True)\n"
+            "again = np.exp(scaled_scores - np.log(total) * np.log(2))\n"
+            "d_V = np.swapaxes(again, -1, -2) @ d_head_outputs\n"
+            "d_scaled_scores = again * (d_attention_weights - delta[..., None])"
         ),
     ),
 ]
