@@ -232,7 +232,6 @@ def is_square(axes: tuple[str, ...]) -> bool:
 
 OVER_HEADS = plant_over(("head", "kv_head"), of_matrix=wrong.swap_heads, of_row=wrong.transpose)
 
-
 OVER_BATCH = plant_over(
     ("batch",),
     of_matrix=partial(np.swapaxes, axis1=0, axis2=-2),

@@ -31,7 +31,6 @@ FILLS_NEAR = (-100.0, -30.0, -20.0, -15.0, -10.0, -7.0, -5.0, -3.0, -1.0, 1.0)
 FILLS = (-1e9, -1e4, float(np.finfo(np.float16).min), float(np.finfo(np.float32).min), 0.0, 1e-9)
 """Those near the scores last: drawn numbers show them, and the largest do not tell them from the others."""
 
-
 OWN = "themselves plus "
 """What is said before a number that is added to scores, in place of one that stands for them."""
 

@@ -418,7 +418,6 @@ POSITIONS = (
     ),
 )
 
-
 IN_CHUNKS = "rows of time, height and width go by chunks of columns (T T H H W W), not in turn (T H W)"
 IN_TURN = "rows of time, height and width go in turn (T H W), not by chunks of columns (T T H H W W)"
 

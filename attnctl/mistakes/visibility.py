@@ -39,7 +39,6 @@ class SeenEnds(NamedTuple):
 ANY_BEFORE = SeenEnds(None, 0)
 """The ends of the causal mask."""
 
-
 NO_END = SeenEnds(None, None)
 
 

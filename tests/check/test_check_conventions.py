@@ -31,6 +31,7 @@ SHAPES = [
     ("attn.wq", (6, 8), {"X": (6, 8)}, "Q"),
     ("layers.3.self_attn.q_proj", (6, 8), {}, "Q"),
     ("logits", (6, 9), {"q": (6, 4), "k": (9, 4)}, "scores"),
+    ("logits", (6,), {"q": (6, 4), "k": (9, 4)}, "logits"),
     ("logits", (6, 50), {"q": (6, 4), "k": (9, 4)}, "logits"),
 ]
 """A name, its shape, what is beside it, and which of our arrays it is."""
@@ -65,11 +66,14 @@ def test_packed_rows_are_shared_out_as_heads_say():
     assert by_head["b_V"].tolist() == [8, 9, 10, 11, 20, 21, 22, 23]
 
 
-@pytest.mark.parametrize("counts", [(None, 2), (5, 2)])
-def test_packed_rows_that_heads_do_not_share_are_left_out(counts):
-    read = read_foreign({"qkv.bias": PACKED}, None, *counts)
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [("qkv", (None, 2)), ("qkv", (5, 2)), ("query_key_value", (16, None)), ("query_key_value", ())],
+)
+def test_packed_rows_that_heads_do_not_share_are_left_out(name, counts):
+    read = read_foreign({f"{name}.bias": PACKED}, None, *counts)
     assert read.arrays == {}
-    assert read.notes == ["qkv.bias is left out: --heads N says how many heads share its 3"]
+    assert read.notes == [f"{name}.bias is left out: --heads N says how many heads share its 3"]
 
 
 def test_matrices_are_turned_where_their_layout_is_of_linear_layers():

@@ -278,6 +278,11 @@ WAYS = [
         "d_scaled_scores = d_softcapped_scores * (1 - (scaled_scores / 3) ** 2)",
     ),
     (
+        "backward-last-block-dropped",
+        "4",
+        "d_K = np.swapaxes(d_scores[:, :8], -1, -2) @ Q[:, :8]",
+    ),
+    (
         "backward-not-turned-back",
         "turned once more, forward",
         "d_Q, d_K = rotate(d_Q_rotated), rotate(d_K_rotated)",
