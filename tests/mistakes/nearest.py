@@ -23,9 +23,11 @@ def wrong_steps(run):
 def miss_of(plant):
     """The part of the largest number by which a plant misses what was found; ∞ where it gives none."""
     value, found = plant.case.value(anyway=True), plant.case.found
-    if value is None or not np.array_equal(np.isfinite(value), np.isfinite(found)):
+    if value is None:
         return np.inf
-    finite = np.isfinite(value)
+    finite = np.isfinite(value) & np.isfinite(found)
+    if not np.array_equal(value[~finite], found[~finite], equal_nan=True):
+        return np.inf
     largest = np.abs(found[finite]).max(initial=1e-9)
     return np.abs(value - found)[finite].max(initial=0) / largest
 

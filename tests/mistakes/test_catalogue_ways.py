@@ -203,6 +203,16 @@ WAYS = [
             "chunk_shares = e / (e.sum(axis=0) + sinks)"
         ),
     ),
+    (
+        "nan-added-to-mask",
+        "",
+        (
+            "free = (np.arange(keys) == 5)[:, None] & (lengths < 6)[:, None, None, None]\n"
+            "K = np.where(free, np.nan, K)\n"
+            "masked_scores = scaled_scores + np.where(hidden, -np.inf, 0)\n"
+            "del X, W_Q, W_K, W_V"
+        ),
+    ),
     # numbers that are said
     (
         "dropout-left-on",
