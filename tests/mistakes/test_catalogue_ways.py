@@ -196,6 +196,21 @@ WAYS = [
         "chunk_shares = softmax(chunk_logsumexp / np.log(2), axis=0)",
     ),
     (
+        "chunks-merged-in-other-base",
+        "base e is read as 2",
+        "chunk_shares = softmax(chunk_logsumexp * np.log(2), axis=0)",
+    ),
+    (
+        "chunks-merged-in-other-base",
+        "exp2 of natural ones is taken",
+        "chunk_shares = 2.0 ** (chunk_logsumexp - logsumexp)",
+    ),
+    (
+        "chunks-merged-in-other-base",
+        "exp of those in base 2 is taken",
+        "chunk_shares = np.exp((chunk_logsumexp - logsumexp) / np.log(2))",
+    ),
+    (
         "chunks-sink-in-each",
         "",
         (
