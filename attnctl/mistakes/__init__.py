@@ -18,9 +18,11 @@ from attnctl.base.plugins import added
 from attnctl.mistakes.backward import BACKWARD
 from attnctl.mistakes.caches import CACHES
 from attnctl.mistakes.chunks import CHUNKS
+from attnctl.mistakes.embedded import EMBEDDED, FITTED_EMBEDDED
 from attnctl.mistakes.heads import HEADS
 from attnctl.mistakes.kernels import KERNELS, NUMBERS, SERVING
 from attnctl.mistakes.masks import MASKS, PARTIAL_MASKS
+from attnctl.mistakes.members import MEMBERS
 from attnctl.mistakes.mistake import Mistake
 from attnctl.mistakes.models import EPSILON, MODELS
 from attnctl.mistakes.positions import FITTED_POSITIONS, POSITIONS
@@ -31,9 +33,9 @@ from attnctl.mistakes.softmax import SOFTMAX, SUMS
 from attnctl.mistakes.visibility import VISIBILITY
 
 CATALOGUE: tuple[Mistake, ...] = (
-    *SERVING, *SCALING, *SOFTMAX, *MASKS, *PROJECTIONS, *HEADS, *POSITIONS, *MODELS, *SOFTCAP, *BIASES,
-    *RELATIVE, *CACHES,
-    *CHUNKS, *BACKWARD, *KERNELS, *PARTIAL_MASKS, *VISIBILITY, *SUMS, *FITTED_POSITIONS, *EPSILON, *FITTED,
-    *OTHER_SCALE, *NUMBERS,
+    *SERVING, *SCALING, *SOFTMAX, *MASKS, *PROJECTIONS, *HEADS, *POSITIONS, *EMBEDDED, *MODELS, *SOFTCAP,
+    *BIASES, *RELATIVE, *CACHES,
+    *CHUNKS, *BACKWARD, *KERNELS, *PARTIAL_MASKS, *MEMBERS, *VISIBILITY, *SUMS, *FITTED_POSITIONS,
+    *FITTED_EMBEDDED, *EPSILON, *FITTED, *OTHER_SCALE, *NUMBERS,
 )  # fmt: skip
 CATALOGUE += tuple(added("mistakes", Mistake, taken={mistake.name for mistake in CATALOGUE}).values())

@@ -30,8 +30,24 @@ OF_QUERIES = tuple(where(lambda row: row.symbol == "dQ"))
 OF_KEYS = tuple(where(lambda row: row.symbol == "dK"))
 OF_VALUES = tuple(where(lambda row: row.symbol == "dV"))
 
+
+def delta_of_weights(a: Array, d: Array, _: Array) -> Array:
+    """A ∘ (d_A − Σ A ∘ d_A), with no delta from elsewhere."""
+    delta = (a * d).sum(axis=-1, keepdims=True)
+    return a * (d - delta)
+
+
+def without_delta(a: Array, d: Array, _: Array) -> Array:
+    return a * d
+
+
+def delta_over_keys(a: Array, d: Array, _: Array) -> Array:
+    each_key = (a * d).sum(axis=-2, keepdims=True)
+    return a * (d - each_key)
+
+
 SOFTMAX_BACK = at(*OF_SCORES, SoftmaxBack)
-OWN_DELTA = SOFTMAX_BACK.by(lambda a, d, _: a * (d - (a * d).sum(axis=-1, keepdims=True)))
+OWN_DELTA = SOFTMAX_BACK.by(delta_of_weights)
 """Plants a delta of the weights that were made again, not of the output."""
 
 PARTS = (0.25, 0.5, 0.8, 1.25, 2.0, 4.0)
@@ -42,15 +58,20 @@ SQUEEZE_BACK = at(*OF_SCORES, SqueezeBack)
 
 def backward_lines(case: WrongStep, kind: type[Op], *read: str) -> list[Step]:
     """The lines of the backward pass with such an op that read these."""
-    back = (step for step in case.derivation if step.name.startswith("d_") and isinstance(step.op, kind))
-    return [step for step in back if set(read) <= set(step.inputs)]
+    lines: list[Step] = []
+    for step in case.derivation:
+        is_backward = step.name.startswith("d_")
+        if is_backward and isinstance(step.op, kind) and set(read) <= set(step.inputs):
+            lines.append(step)
+    return lines
 
 
 def rounded_output(case: WrongStep) -> Iterator[Plant]:
-    if DELTA in case.derivation and HEAD_OUTPUTS in case.derivation[DELTA].inputs:
-        for precision in (FLOAT16, BFLOAT16):
-            rounded = wrong.By(partial(round_to, precision=precision))
-            yield Plant(case.reading(DELTA, HEAD_OUTPUTS, rounded), precision.name)
+    if DELTA not in case.derivation or HEAD_OUTPUTS not in case.derivation[DELTA].inputs:
+        return
+    for precision in (FLOAT16, BFLOAT16):
+        rounded = wrong.By(partial(round_to, precision=precision))
+        yield Plant(case.reading(DELTA, HEAD_OUTPUTS, rounded), precision.name)
 
 
 def weights_again(make: Callable[[Array, Array], Array], detail: str = "") -> Plants:
@@ -68,11 +89,17 @@ def made_again(case: WrongStep, make: Callable[..., Array], *read: str) -> Wrong
     """The program whose backward pass reads other weights, made of these steps."""
     again = case.bare(WEIGHTS_AGAIN, wrong.By(make), read, WEIGHTS)
     steps: list[Step] = []
+    has_begun = False
     for step in case.derivation:
-        back = step.name.startswith("d_")
-        if back and again not in steps:
+        if not step.name.startswith("d_"):
+            steps.append(step)
+            continue
+
+        # The weights are made again before the first line that goes back.
+        if not has_begun:
             steps.append(again)
-        inputs = tuple(again.name if back and name == WEIGHTS else name for name in step.inputs)
+            has_begun = True
+        inputs = tuple(again.name if name == WEIGHTS else name for name in step.inputs)
         steps.append(step if inputs == step.inputs else replace(step, inputs=inputs))
     return replace(case, derivation=Derivation(tuple(steps)))
 
@@ -83,28 +110,54 @@ Weights = Callable[[Array, Array], Array]
 
 def masked_otherwise(case: WrongStep, make: Weights) -> Iterator[WrongStep]:
     """Weights made again under another mask, delta of the output or of the same weights."""
-    masked = case.derivation[WEIGHTS].inputs[0] if isinstance(case.op(WEIGHTS), Softmax) else ""
-    if not isinstance(case.op(masked), Hide) or not SOFTMAX_BACK.right(case):
+    if not isinstance(case.op(WEIGHTS), Softmax) or not SOFTMAX_BACK.right(case):
         return
+    masked = case.derivation[WEIGHTS].inputs[0]
+    if not isinstance(case.op(masked), Hide):
+        return
+
     bare = case.derivation[masked].inputs[0]
-    of_output = made_again(case, make, bare, masked)
-    yield from (of_output, next(iter(OWN_DELTA(of_output))).case)
+    delta_of_output = made_again(case, make, bare, masked)
+    yield delta_of_output
+    for own in OWN_DELTA(delta_of_output):
+        yield own.case
+
+
+def plant_not_masked(case: WrongStep) -> Iterator[Plant]:
+    """Weights of all scores, by the log-sum-exp of those that are seen, or of all."""
+
+    def sums_of_seen(s: Array, masked: Array) -> Array:
+        return np.exp(s - sums(masked))
+
+    def sums_of_all(s: Array, _: Array) -> Array:
+        return np.exp(s - sums(s))
+
+    for make in (sums_of_seen, sums_of_all):
+        for program in masked_otherwise(case, make):
+            yield Plant(program)
 
 
 def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
     for corner, hide in other_corners(case):
 
-        def make(s: Array, m: Array, hide: Hide = hide) -> Array:
-            return np.where(hide.allowed(s.shape), np.exp(s - sums(m)), 0.0)
+        def make(s: Array, masked: Array, hide: Hide = hide) -> Array:
+            return np.where(hide.allowed(s.shape), np.exp(s - sums(masked)), 0.0)
 
-        yield from (Plant(program, corner) for program in masked_otherwise(case, make))
+        for program in masked_otherwise(case, make):
+            yield Plant(program, corner)
 
 
 def plant_unasked_mask(case: WrongStep) -> Iterator[Plant]:
     """Weights made again up to the diagonal alone, where no rule goes by it."""
     hide = find_mask(case)
-    if not any(rule.relative for rule in (hide.rules if hide else ())):
-        yield from weights_again(lambda s, _: np.tril(np.exp(s - sums(s))))(case)
+    rules = hide.rules if hide else ()
+    if any(rule.relative for rule in rules):
+        return
+
+    def up_to_diagonal(s: Array, _: Array) -> Array:
+        return np.tril(np.exp(s - sums(s)))
+
+    yield from weights_again(up_to_diagonal)(case)
 
 
 def sums(s: Array) -> Array:
@@ -113,19 +166,42 @@ def sums(s: Array) -> Array:
     return np.where(np.isneginf(total), 0.0, total)
 
 
+def exp_of_scores(s: Array, _: Array) -> Array:
+    return np.exp(s)
+
+
+def base_2_as_e(s: Array, masked: Array) -> Array:
+    return np.exp(s - sums(masked) / LN2)
+
+
+def base_e_as_2(s: Array, masked: Array) -> Array:
+    return np.exp(s - sums(masked) * LN2)
+
+
 def other_scale(make: Callable[[Op], Op]) -> Plants:
     """Plants another op for the scale, on the gradient of scores, or on what is made of it alone."""
 
     def plants(case: WrongStep) -> Iterator[Plant]:
         right = case.op(SCORES)
-        if isinstance(right, Scale):
-            yield Plant(case.put(SCORES, make(right)))
-            for reader in [step for step in case.derivation if SCORES in step.inputs]:
-                read = case.derivation[SCORES].inputs
-                bare = case.bare("scaled otherwise", make(right), read, SCORES)
-                yield Plant(case.through(reader.name, SCORES, bare))
+        if not isinstance(right, Scale):
+            return
+        yield Plant(case.put(SCORES, make(right)))
+
+        read = case.derivation[SCORES].inputs
+        readers = [step for step in case.derivation if SCORES in step.inputs]
+        for reader in readers:
+            otherwise = case.bare("scaled otherwise", make(right), read, SCORES)
+            yield Plant(case.through(reader.name, SCORES, otherwise))
 
     return plants
+
+
+def not_scaled(_: Op) -> Op:
+    return Copy()
+
+
+def scaled_twice(op: Op) -> Op:
+    return wrong.Then(op, op)
 
 
 def plant_other_scale(case: WrongStep) -> Iterator[Plant]:
@@ -137,19 +213,21 @@ def plant_other_scale(case: WrongStep) -> Iterator[Plant]:
     if not SOFTMAX_BACK.right(case):
         return
 
+    def all_again(s: Array, ratio: float) -> Array:
+        return softmax.apply(ratio * s)
+
+    def by_kept_sums(s: Array, ratio: float) -> Array:
+        return np.exp(ratio * s - sums(s))
+
     right = factor_of(scale)
     read = case.derivation[WEIGHTS].inputs[0]
-    forms: tuple[Callable[[Array, float], Array], ...] = (
-        lambda s, ratio: softmax.apply(ratio * s),
-        lambda s, ratio: np.exp(ratio * s - sums(s)),
-    )
-    for form in forms:
+    factors = [right * part for part in PARTS]
+    for form in (all_again, by_kept_sums):
 
         def make(factor: float, form: Callable[..., Array] = form) -> WrongStep:
             again = made_again(case, lambda s: form(s, factor / right), read)
             return again.put(SCORES, Scale(factor=factor))
 
-        factors = [right * part for part in PARTS]
         for plant in planted_fit(case, make, factors, spoken):
             yield plant
             for own in OWN_DELTA(plant.case):
@@ -185,36 +263,65 @@ BLOCKS = (256, 128, 64, 32, 16, 8, 4)
 """Sizes of blocks that kernels have."""
 
 
+def turned_forward(op: Rotate) -> dict[str, Op]:
+    return {"turned once more, forward": replace(op, back=False)}
+
+
 def last_block(case: WrongStep) -> Iterator[Plant]:
+    """Sums over queries, and over keys, that end with the last whole block, or before the last one."""
     of_keys = backward_lines(case, MatMul, SCORES)
     of_queries = backward_lines(case, TMatMul)
     for steps, axis in ((of_queries, "query"), (of_keys, "key")):
         if not steps:
             continue
 
-        size = case.size(axis) or 0
-        blocks = [block for block in BLOCKS if block < size or case.like]
-        ends = {f"{block}, where it is not whole,": size // block * block for block in blocks}
-        ends |= {str(block): (size - 1) // block * block for block in blocks}
-
         every = tuple(steps)
         one_each = [(step,) for step in steps]
         for several in dict.fromkeys([every, *one_each]):
-            for block, stop in ends.items():
+            for block, stop in ends_of_blocks(case, axis).items():
                 ops = {step.name: wrong.By(up_to(step.op, stop)) for step in several}
                 yield Plant(case.put_all(ops), block)
 
 
+def ends_of_blocks(case: WrongStep, axis: str) -> dict[str, int]:
+    """Where the sum ends without the last block, by what is said of that."""
+    size = case.size(axis) or 0
+    blocks = [block for block in BLOCKS if block < size or case.like]
+    ends: dict[str, int] = {}
+    for block in blocks:
+        ends[f"{block}, where it is not whole,"] = size // block * block
+    for block in blocks:
+        ends[str(block)] = (size - 1) // block * block
+    return ends
+
+
 def up_to(op: Op, stop: int) -> Callable[[Array, Array], Array]:
+    """The product of the first rows or columns alone, as many as these."""
     if isinstance(op, MatMul):
         return lambda a, b: a[..., :stop] @ b[..., :stop, :]
     return lambda a, b: op.apply(a[..., :stop, :], b[..., :stop, :])
 
 
+def has_members(case: WrongStep) -> bool:
+    return (case.size("batch") or 1) > 1
+
+
+def of_first_member(d: Array, bias: Array) -> Array:
+    return SumLike().apply(d[0], bias)
+
+
+def of_last_member(d: Array, bias: Array) -> Array:
+    return SumLike().apply(d[-1], bias)
+
+
+def mean_of_members(d: Array, bias: Array) -> Array:
+    return SumLike().apply(d, bias) / len(d)
+
+
 ONE_MEMBER: dict[str, Callable[[Array, Array], Array]] = {
-    "only its first member's is kept": lambda d, b: SumLike().apply(d[0], b),
-    "only its last member's is kept": lambda d, b: SumLike().apply(d[-1], b),
-    "their mean is taken": lambda d, b: SumLike().apply(d, b) / len(d),
+    "only its first member's is kept": of_first_member,
+    "only its last member's is kept": of_last_member,
+    "their mean is taken": mean_of_members,
 }
 """What may become of the gradient by a bias that a batch shares."""
 
@@ -231,7 +338,7 @@ BACKWARD = (
         "backward-no-delta",
         "delta is left out of the gradient of softmax: A ∘ d_A, not A ∘ (d_A − delta)",
         "take delta, Σ d_head_outputs ∘ head_outputs of the row, off d_attention_weights first",
-        SOFTMAX_BACK.by(lambda a, d, _: a * d),
+        SOFTMAX_BACK.by(without_delta),
         why="The derivative of exp is exp, and that the sum below it moves as well is forgotten.",
         example="d_scaled_scores = attention_weights * d_attention_weights",
     ),
@@ -239,7 +346,7 @@ BACKWARD = (
         "backward-delta-over-keys",
         "delta is one number for each key, summed down the columns, not one for each query",
         "sum over the last axis: (A * d_A).sum(axis=-1, keepdims=True)",
-        SOFTMAX_BACK.by(lambda a, d, _: a * (d - (a * d).sum(axis=-2, keepdims=True))),
+        SOFTMAX_BACK.by(delta_over_keys),
         why="Both axes of the scores are tokens, so that nothing complains of the wrong one.",
         example="each_key = (attention_weights * d_attention_weights).sum(axis=-2, keepdims=True)\n"
         "d_scaled_scores = attention_weights * (d_attention_weights - each_key)",
@@ -256,8 +363,7 @@ BACKWARD = (
         "backward-not-masked",
         "weights are made again without the mask in the backward pass",
         "hide the same scores again before exp, forward and backward",
-        lambda case: map(Plant, masked_otherwise(case, lambda s, m: np.exp(s - sums(m)))),
-        lambda case: map(Plant, masked_otherwise(case, lambda s, _: np.exp(s - sums(s)))),
+        plant_not_masked,
         why="The backward kernel makes the scores again, and its mask is a branch of its own.",
         example="again = softmax(scaled_scores)\n" + OF_AGAIN.replace("scaled", "masked"),
         meant="backward causal",
@@ -285,7 +391,7 @@ BACKWARD = (
         "backward-no-logsumexp",
         "weights are made again as exp(scores), without the log-sum-exp that divides them",
         "take exp(scores − logsumexp)",
-        weights_again(lambda s, _: np.exp(s)),
+        weights_again(exp_of_scores),
         why="The forward pass kept the log-sum-exp, and the backward one does not read it.",
         example="again = np.exp(scaled_scores)\n" + OF_AGAIN,
         subject="logsumexp",
@@ -294,8 +400,8 @@ BACKWARD = (
         "backward-logsumexp-base-2",
         "weights are made again with a log-sum-exp in the other base, {}",
         "use one base in both passes: log₂ L = L / ln 2",
-        weights_again(lambda s, m: np.exp(s - sums(m) / LN2), "base 2 read as e"),
-        weights_again(lambda s, m: np.exp(s - sums(m) * LN2), "base e read as 2"),
+        weights_again(base_2_as_e, "base 2 read as e"),
+        weights_again(base_e_as_2, "base e read as 2"),
         why="Kernels count in base 2, where exp is quicker, and others read what they wrote as base e.",
         example="top = scaled_scores.max(axis=-1, keepdims=True)\n"
         "base_e = top + np.log(np.exp(scaled_scores - top).sum(axis=-1, keepdims=True))\n"
@@ -306,7 +412,7 @@ BACKWARD = (
         "backward-not-scaled",
         "the scale is left out of the backward pass",
         "scale d_scores as the scores were scaled: {scale}",
-        other_scale(lambda _: Copy()),
+        other_scale(not_scaled),
         why="The scale was folded into Q, or into exp, and on the way back nobody meets it.",
         example="d_scores = d_scaled_scores.copy()",
     ),
@@ -314,7 +420,7 @@ BACKWARD = (
         "backward-scaled-twice",
         "the scale is applied twice in the backward pass",
         "scale d_scores once",
-        other_scale(lambda op: wrong.Then(op, op)),
+        other_scale(scaled_twice),
         why="The scale is in the gradient of the scores, and again in Q that was scaled before.",
         example="d_scores = d_scaled_scores / d_k",
     ),
@@ -359,9 +465,7 @@ BACKWARD = (
         "backward-not-turned-back",
         "the gradients by rotated rows are not turned back by the same angle: they are {}",
         "turn them by minus the angle: cos as it is, sin with the other sign",
-        at(*OF_QUERIES, *OF_KEYS, Rotate).instead(
-            {"left as they are": Copy()}, lambda op: {"turned once more, forward": replace(op, back=False)}
-        ),
+        at(*OF_QUERIES, *OF_KEYS, Rotate).instead({"left as they are": Copy()}, turned_forward),
         why="The rotation is its own file, and a kernel gives gradients by what it was handed.",
         example="d_Q, d_K = d_Q_rotated.copy(), d_K_rotated.copy()",
     ),
@@ -386,7 +490,7 @@ BACKWARD = (
         "backward-bias-not-summed",
         "the gradient by a bias that the batch shares is not added up over it: {}",
         "sum over every axis along which the bias was broadcast",
-        at(gradient_of(BIAS), SumLike).where(lambda case: (case.size("batch") or 1) > 1).by(ONE_MEMBER),
+        at(gradient_of(BIAS), SumLike).where(has_members).by(ONE_MEMBER),
         why="Broadcasting goes by itself on the way forward; on the way back it is a sum.",
         example="d_bias = d_biased_scores[0].sum(axis=0)",
     ),

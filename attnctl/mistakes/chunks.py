@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import product
 from math import log
 
 import numpy as np
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.math import Array
 from attnctl.math.names import CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES, HEAD_OUTPUTS, LOGSUMEXP, SINK
 from attnctl.math.ops import ChunkLogSumExp, LogSumExp, Op
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
 
-Merge = Callable[..., tuple[Array, Array]]
-"""From the log-sum-exp of chunks, chunks first, to that of the whole and the share of each chunk."""
+
+class Merged(NamedTuple):
+    """What a merge of chunks gives."""
+
+    total: Array
+    """The log-sum-exp of the whole."""
+    shares: Array
+    """The share of each chunk, chunks first."""
+
+
+Merge = Callable[..., Merged]
+"""From the log-sum-exp of chunks, chunks first, to what they are merged to."""
 
 OF_SUMS = (CHUNK_LOGSUMEXP, LOGSUMEXP)
 OF_MERGE = (LOGSUMEXP, CHUNK_SHARES, HEAD_OUTPUTS)
@@ -30,31 +40,52 @@ def with_merge(case: WrongStep, merge: Merge, *read: str) -> WrongStep:
     """
 
     def sum_of_row(p: Array, *more: Array) -> Array:
-        whole, _ = merge(np.moveaxis(p, -3, 0), *more)
-        return whole
+        return merge(chunks_first(p), *more).total
 
     def shares_of_chunks(p: Array, *more: Array) -> Array:
-        _, of_chunks = merge(np.moveaxis(p, -3, 0), *more)
-        return np.moveaxis(of_chunks, 0, -3)
+        return chunks_last(merge(chunks_first(p), *more).shares)
 
     of_each = wrong.By(shares_of_chunks)
     inputs = (CHUNK_LOGSUMEXP, *read)
     if case.first not in {CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, LOGSUMEXP, CHUNK_SHARES}:
         other = case.bare("other shares", of_each, inputs, CHUNK_SHARES)
         return case.through(HEAD_OUTPUTS, CHUNK_SHARES, other)
+
     ops: dict[str, Op] = {CHUNK_SHARES: of_each}
     if case.first != CHUNK_SHARES:
         ops[LOGSUMEXP] = wrong.By(sum_of_row)
     return case.put_all(ops, dict.fromkeys(ops, inputs))
 
 
-def merged(*ways: tuple[str, Merge], sink: bool = False) -> Plants:
-    """Plants other merges, each with what is done, where there is a sink, which they read, or none."""
-    return lambda case: (
-        Plant(with_merge(case, merge, *(SINK,) * sink), detail)
-        for detail, merge in ways
-        if has_chunks(case) and (SINK in case.derivation) is sink
-    )
+def chunks_first(parts: Array) -> Array:
+    """(..., chunk, head, query) -> (chunk, ..., head, query)."""
+    return np.moveaxis(parts, -3, 0)
+
+
+def chunks_last(parts: Array) -> Array:
+    """(chunk, ..., head, query) -> (..., chunk, head, query)."""
+    return np.moveaxis(parts, 0, -3)
+
+
+class NamedMerge(NamedTuple):
+    """A wrong merge, and what is done in it."""
+
+    detail: str
+    merge: Merge
+
+
+def merged(*ways: NamedMerge, sink: bool = False) -> Plants:
+    """Plants other merges, where there is a sink, which they read, or none."""
+    read = (SINK,) if sink else ()
+
+    def plants(case: WrongStep) -> Iterator[Plant]:
+        has_sink = SINK in case.derivation
+        if not has_chunks(case) or has_sink is not sink:
+            return
+        for way in ways:
+            yield Plant(with_merge(case, way.merge, *read), way.detail)
+
+    return plants
 
 
 def has_chunks(case: WrongStep) -> bool:
@@ -62,14 +93,21 @@ def has_chunks(case: WrongStep) -> bool:
 
 
 def scores_of(case: WrongStep) -> str:
-    return case.derivation[CHUNK_LOGSUMEXP if has_chunks(case) else LOGSUMEXP].inputs[0]
+    """The step of which the log-sum-exp is taken."""
+    sums = CHUNK_LOGSUMEXP if has_chunks(case) else LOGSUMEXP
+    return case.derivation[sums].inputs[0]
 
 
 def tops_of(case: WrongStep) -> Callable[[Array], Array]:
     """The largest score of each row of each chunk, chunks first."""
     op = case.op(CHUNK_LOGSUMEXP)
     assert isinstance(op, ChunkLogSumExp)
-    return lambda s: np.stack([s[..., at].max(axis=-1, initial=-np.inf) for at in op.parts(s.shape[-1])])
+
+    def tops(s: Array) -> Array:
+        chunks = op.parts(s.shape[-1])
+        return np.stack([s[..., columns].max(axis=-1, initial=-np.inf) for columns in chunks])
+
+    return tops
 
 
 def log_of_sums(parts: Array) -> Array:
@@ -88,7 +126,8 @@ def seen(parts: Array) -> Array:
 
 def grown(parts: Array, top: Array) -> Array:
     """exp(L_c − top), 0 where nothing is seen."""
-    return np.where(np.isneginf(parts), 0.0, np.exp(parts - np.where(np.isneginf(top), 0.0, top)))
+    safe_top = np.where(np.isneginf(top), 0.0, top)
+    return np.where(np.isneginf(parts), 0.0, np.exp(parts - safe_top))
 
 
 def add_sink(total: Array, *sink: Array) -> Array:
@@ -105,12 +144,16 @@ def in_base_2(case: WrongStep) -> Iterator[Plant]:
     """L / ln 2: of the row, or of chunks, which are merged as what they are."""
     if LOGSUMEXP in case.derivation:
         yield Plant(case.then(LOGSUMEXP, BASE_2))
-    read = (SINK,) if SINK in case.derivation else ()
-    for base in (LN2, 1.0) if has_chunks(case) else ():
+    if not has_chunks(case):
+        return
 
-        def merge(p: Array, *sink: Array, base: float = base) -> tuple[Array, Array]:
-            total = log_of_sums(p * LN2)
-            return total / base, grown(p * LN2, add_sink(total, *sink))
+    read = (SINK,) if SINK in case.derivation else ()
+    for base in (LN2, 1.0):  # of the whole
+
+        def merge(p: Array, *sink: Array, base: float = base) -> Merged:
+            natural = p * LN2
+            total = log_of_sums(natural)
+            return Merged(total / base, grown(natural, add_sink(total, *sink)))
 
         yield Plant(with_merge(case, merge, *read).then(CHUNK_LOGSUMEXP, BASE_2))
 
@@ -118,29 +161,42 @@ def in_base_2(case: WrongStep) -> Iterator[Plant]:
 def without_maximum(case: WrongStep) -> Iterator[Plant]:
     """ln Σ exp(s − max), and the maximum not put back: of the row, or of chunks, which are merged so."""
     if LOGSUMEXP in case.derivation:
-        bare = wrong.By(lambda total, s: total - s.max(axis=-1))
-        yield Plant(case.then(LOGSUMEXP, bare, scores_of(case)))
+
+        def bare_row(total: Array, s: Array) -> Array:
+            return total - s.max(axis=-1)
+
+        yield Plant(case.then(LOGSUMEXP, wrong.By(bare_row), scores_of(case)))
+
     if has_chunks(case):
         tops = tops_of(case)
-        bare = wrong.By(lambda p, s: p - np.moveaxis(tops(s), 0, -3))
-        yield Plant(case.then(CHUNK_LOGSUMEXP, bare, scores_of(case)))
+
+        def bare_chunks(p: Array, s: Array) -> Array:
+            return p - chunks_last(tops(s))
+
+        yield Plant(case.then(CHUNK_LOGSUMEXP, wrong.By(bare_chunks), scores_of(case)))
 
 
 def empty_rows(case: WrongStep) -> Iterator[Plant]:
     """0 or ∞ where nothing is seen; of chunks, merged as −∞."""
     for number in (0.0, np.inf):
-        filled = wrong.By(lambda x, number=number: np.asarray(np.where(np.isneginf(x), number, x)))
+        said = f"{number:g}"
+        filled = wrong.By(partial(fill_empty, number=number))
         if LOGSUMEXP in case.derivation:
-            yield Plant(case.then(LOGSUMEXP, filled), f"{number:g}")
+            yield Plant(case.then(LOGSUMEXP, filled), said)
+
         if has_chunks(case):
 
-            def right(p: Array, number: float = number) -> tuple[Array, Array]:
+            def right(p: Array, number: float = number) -> Merged:
                 parts = np.where(p == number, -np.inf, p)
-                return log_of_sums(parts), shares(parts)
+                return Merged(log_of_sums(parts), shares(parts))
 
             again = with_merge(case, right).then(CHUNK_LOGSUMEXP, filled)
-            yield Plant(again, f"{number:g}")
-            yield Plant(again.then(LOGSUMEXP, filled), f"{number:g}")
+            yield Plant(again, said)
+            yield Plant(again.then(LOGSUMEXP, filled), said)
+
+
+def fill_empty(total: Array, number: float) -> Array:
+    return np.asarray(np.where(np.isneginf(total), number, total))
 
 
 def sink_in_sums(case: WrongStep) -> Iterator[Plant]:
@@ -150,16 +206,19 @@ def sink_in_sums(case: WrongStep) -> Iterator[Plant]:
     yield Plant(case.then(LOGSUMEXP, wrong.By(add_sink), SINK), "of the row")
     if not has_chunks(case):
         return
+
     sums = case.derivation[CHUNK_LOGSUMEXP].op
 
     def scaled(z: Array, s: Array, sink: Array) -> Array:
         parts = sums.apply(s)
-        return np.asarray(z * grown(parts, add_sink(parts, sink))[..., None])
+        share = grown(parts, add_sink(parts, sink))
+        return np.asarray(z * share[..., None])
 
-    for merge in (
-        lambda p, _: (log_of_sums(p), shares(p)),
-        lambda p, sink: (log_of_sums(p), grown(p, add_sink(log_of_sums(p), sink))),
-    ):
+    def merge_with_sink(p: Array, sink: Array) -> Merged:
+        total = log_of_sums(p)
+        return Merged(total, grown(p, add_sink(total, sink)))
+
+    for merge in (merge_without_sink, merge_with_sink):
         again = with_merge(case, merge, SINK).then(CHUNK_LOGSUMEXP, wrong.By(add_sink), SINK)
         yield Plant(again, "of each chunk")
         yield Plant(again.then(CHUNK_OUTPUTS, wrong.By(scaled), scores_of(case), SINK), "of each chunk")
@@ -174,78 +233,122 @@ def base_2_as_e(case: WrongStep) -> Iterator[Plant]:
     yield from merged(*WAYS[OTHER_BASE])(case)
 
 
+class Rescaled(NamedTuple):
+    """What is left under the maxima of chunks, and not brought to that of the whole."""
+
+    output: bool
+    sum: bool
+    running: bool
+    """Whether the maxima are those of all chunks up to each, not of each alone."""
+
+
 def not_rescaled(case: WrongStep) -> Iterator[Plant]:
     """Sums of chunks under maxima of their own, or under the running one, added up as they are."""
     if not has_chunks(case) or SINK in case.derivation:
         return
-    tops = tops_of(case)
-    ways = {"outputs and sums are": (True, True), "outputs are": (True, False), "sums are": (False, True)}
-    for (detail, (output, total)), running in product(ways.items(), (False, True)):
 
-        def merge(
-            p: Array, s: Array, output: bool = output, total: bool = total, running: bool = running
-        ) -> tuple[Array, Array]:
-            own = tops(s)
-            last = own.max(axis=0)
-            kept = np.maximum.accumulate(own, axis=0) if running else own
-            sums = grown(p, kept if total else last).sum(axis=0)
-            outputs = grown(p, kept if output else last)
-            return last + np.log(sums), outputs / np.where(sums == 0, 1, sums)
-
-        yield Plant(with_merge(case, merge, scores_of(case)), detail)
+    what = {"outputs and sums are": (True, True), "outputs are": (True, False), "sums are": (False, True)}
+    for detail, (output, total) in what.items():
+        for running in (False, True):
+            merge = merge_of_maxima(tops_of(case), Rescaled(output, total, running))
+            yield Plant(with_merge(case, merge, scores_of(case)), detail)
     yield from merged(*WAYS[NOT_RESCALED])(case)
 
 
-def sink_in_each(p: Array, sink: Array, more: int = 0) -> tuple[Array, Array]:
+def merge_of_maxima(tops: Callable[[Array], Array], left: Rescaled) -> Merge:
+    def merge(p: Array, s: Array) -> Merged:
+        own = tops(s)
+        last = own.max(axis=0)
+        kept = np.maximum.accumulate(own, axis=0) if left.running else own
+
+        sums = grown(p, kept if left.sum else last).sum(axis=0)
+        outputs = grown(p, kept if left.output else last)
+        return Merged(last + np.log(sums), outputs / np.where(sums == 0, 1, sums))
+
+    return merge
+
+
+def merge_without_sink(p: Array, _: Array) -> Merged:
+    return Merged(log_of_sums(p), shares(p))
+
+
+def sink_in_each(p: Array, sink: Array, more: int = 0) -> Merged:
     """As many sinks as there are chunks, or more."""
-    return log_of_sums(p), grown(p, add_sink(log_of_sums(p), sink + log(len(p) + more)))
+    total = log_of_sums(p)
+    sinks = sink + log(len(p) + more)
+    return Merged(total, grown(p, add_sink(total, sinks)))
 
 
 def nothing_as_nan(case: WrongStep) -> Iterator[Plant]:
     """NaN for what sees nothing of its chunk; or for rows that see nothing of all, any or the first."""
     if not has_chunks(case):
         return
-    yield from (Plant(spoiled(case, name, lambda none: none)) for name in (CHUNK_LOGSUMEXP, CHUNK_OUTPUTS))
-    for rows in (lambda x: x.all(axis=-3), lambda x: x.any(axis=-3), lambda x: x[..., 0, :, :]):
-        yield from (Plant(spoiled(case, name, rows)) for name in OF_MERGE)
-        yield Plant(spoiled(spoiled(case, LOGSUMEXP, rows), CHUNK_SHARES, rows))
+    for name in (CHUNK_LOGSUMEXP, CHUNK_OUTPUTS):
+        yield Plant(spoiled(case, name))
+
+    for rows in (no_chunk, not_every_chunk, not_first_chunk):
+        for name in OF_MERGE:
+            yield Plant(spoiled(case, name, rows))
+        in_sums = spoiled(case, LOGSUMEXP, rows)
+        yield Plant(spoiled(in_sums, CHUNK_SHARES, rows))
 
 
-def spoiled(case: WrongStep, name: str, rows: Callable[[Array], Array]) -> WrongStep:
-    """The program in which some rows of a step are NaN, by which chunks they see nothing of."""
+def no_chunk(sees_nothing: Array) -> Array:
+    """Rows that see nothing of all chunks; (chunk, …) -> (…), as are the next two."""
+    return np.asarray(sees_nothing.all(axis=0))
+
+
+def not_every_chunk(sees_nothing: Array) -> Array:
+    return np.asarray(sees_nothing.any(axis=0))
+
+
+def not_first_chunk(sees_nothing: Array) -> Array:
+    return sees_nothing[0]
+
+
+def spoiled(case: WrongStep, name: str, rows: Callable[[Array], Array] | None = None) -> WrongStep:
+    """The program in which rows of a step are NaN that see nothing of these chunks, or of their own."""
     sums = case.derivation[CHUNK_LOGSUMEXP].op
     by_chunk = name in {CHUNK_OUTPUTS, CHUNK_SHARES}
     by_column = name in {CHUNK_OUTPUTS, HEAD_OUTPUTS}
 
     def apply(x: Array, s: Array) -> Array:
-        lost = rows(np.isneginf(sums.apply(s)))
-        lost = lost[..., None, :, :] if by_chunk and lost.ndim < s.ndim else lost
-        return np.where(lost[..., None] if by_column else lost, np.nan, x)
+        is_lost = np.isneginf(sums.apply(s))
+        if rows:
+            is_lost = rows(chunks_first(is_lost))
+        if by_chunk and is_lost.ndim < s.ndim:
+            is_lost = is_lost[..., None, :, :]
+        if by_column:
+            is_lost = is_lost[..., None]
+        return np.where(is_lost, np.nan, x)
 
     return case.then(name, wrong.By(apply), scores_of(case))
 
 
 def lost(rows: Callable[[Array], Array]) -> Merge:
-    def merge(p: Array) -> tuple[Array, Array]:
-        nan = rows(np.isneginf(p))
-        return np.where(nan, np.nan, log_of_sums(p)), np.where(nan, np.nan, shares(p))
+    """The right merge, and NaN for rows that see nothing of some chunks."""
+
+    def merge(p: Array) -> Merged:
+        is_lost = rows(np.isneginf(p))
+        total = np.where(is_lost, np.nan, log_of_sums(p))
+        return Merged(total, np.where(is_lost, np.nan, shares(p)))
 
     return merge
 
 
-def bare(p: Array, dtype: str, nothing: float) -> tuple[Array, Array]:
+def bare(p: Array, dtype: str, nothing: float) -> Merged:
     """exp(L_c) / Σ exp(L_c): what is large overflows its type, what is small comes to 0 / 0, or nothing."""
     e = np.exp(p.astype(dtype)).astype(p.dtype)
     total = e.sum(axis=0)
-    return np.log(total), np.where(total == 0, nothing, e / total)
+    return Merged(np.log(total), np.where(total == 0, nothing, e / total))
 
 
-def first_not_rescaled(p: Array) -> tuple[Array, Array]:
+def first_not_rescaled(p: Array) -> Merged:
     """Every chunk but the last as it is, the sum under the maximum of all."""
     e = wrong.grown(p, axis=0)
     sums = np.maximum(e.sum(axis=0), 1)
     e[:-1] = ~np.isneginf(p[:-1])
-    return log_of_sums(p), e / sums
+    return Merged(log_of_sums(p), e / sums)
 
 
 OTHER_BASE = "chunks-merged-in-other-base"
@@ -254,33 +357,69 @@ NOT_RESCALED = "chunks-not-rescaled"
 NOTHING_AS_NAN = "chunks-nan-where-nothing-is-seen"
 NO_MAXIMUM = "merge-without-maximum"
 
-WAYS: dict[str, tuple[tuple[str, Merge], ...]] = {
+
+def base_2_read_as_e(p: Array) -> Merged:
+    in_base_e = p / LN2
+    return Merged(log_of_sums(in_base_e), shares(in_base_e))
+
+
+def base_e_read_as_2(p: Array) -> Merged:
+    in_base_2 = p * LN2
+    return Merged(log_of_sums(in_base_2) / LN2, shares(in_base_2))
+
+
+def exp2_of_natural(p: Array) -> Merged:
+    """2^(L_c − L), where e^(L_c − L) is meant."""
+    total = log_of_sums(p)
+    return Merged(total, grown(p * LN2, total * LN2))
+
+
+def exp_of_base_2(p: Array) -> Merged:
+    """e^((L_c − L) / ln 2), where 2 is meant for e."""
+    total = log_of_sums(p)
+    return Merged(total, grown(p / LN2, total / LN2))
+
+
+def averaged(p: Array) -> Merged:
+    return Merged(log_of_sums(p), np.full_like(p, 1 / len(p)))
+
+
+def averaged_of_seen(p: Array) -> Merged:
+    return Merged(log_of_sums(p), seen(p))
+
+
+def added_up(p: Array) -> Merged:
+    return Merged(log_of_sums(p), np.ones_like(p))
+
+
+def added_up_grown(p: Array) -> Merged:
+    return Merged(log_of_sums(p), wrong.grown(p, 0))
+
+
+def shares_reversed(p: Array) -> Merged:
+    return Merged(log_of_sums(p), shares(p)[::-1])
+
+
+WAYS: dict[str, tuple[NamedMerge, ...]] = {
     OTHER_BASE: (
-        ("base 2 is read as e", lambda p: (log_of_sums(p / LN2), shares(p / LN2))),
-        ("base e is read as 2", lambda p: (log_of_sums(p * LN2) / LN2, shares(p * LN2))),
-        ("exp2 of natural ones is taken", lambda p: (log_of_sums(p), grown(p * LN2, log_of_sums(p) * LN2))),
-        (
-            "exp of those in base 2 is taken",
-            lambda p: (log_of_sums(p), grown(p / LN2, log_of_sums(p) / LN2)),
-        ),
+        NamedMerge("base 2 is read as e", base_2_read_as_e),
+        NamedMerge("base e is read as 2", base_e_read_as_2),
+        NamedMerge("exp2 of natural ones is taken", exp2_of_natural),
+        NamedMerge("exp of those in base 2 is taken", exp_of_base_2),
     ),
     AVERAGED: (
-        ("averaged", lambda p: (log_of_sums(p), np.full_like(p, 1 / len(p)))),
-        ("averaged over the chunks that a row sees", lambda p: (log_of_sums(p), seen(p))),
-        ("added up", lambda p: (log_of_sums(p), np.ones_like(p))),
-        (
-            "added up, each times exp(L_c − max), and not divided",
-            lambda p: (log_of_sums(p), wrong.grown(p, 0)),
-        ),
-        ("given the shares of one another", lambda p: (log_of_sums(p), shares(p)[::-1])),
+        NamedMerge("averaged", averaged),
+        NamedMerge("averaged over the chunks that a row sees", averaged_of_seen),
+        NamedMerge("added up", added_up),
+        NamedMerge("added up, each times exp(L_c − max), and not divided", added_up_grown),
+        NamedMerge("given the shares of one another", shares_reversed),
     ),
-    NOT_RESCALED: (("the outputs before the last chunk are", first_not_rescaled),),
+    NOT_RESCALED: (NamedMerge("the outputs before the last chunk are", first_not_rescaled),),
     NOTHING_AS_NAN: tuple(
-        ("", lost(rows))
-        for rows in (lambda none: none.all(axis=0), lambda none: none.any(axis=0), lambda none: none[0])
+        NamedMerge("", lost(rows)) for rows in (no_chunk, not_every_chunk, not_first_chunk)
     ),
     NO_MAXIMUM: tuple(
-        ("", partial(bare, dtype=dtype, nothing=nothing))
+        NamedMerge("", partial(bare, dtype=dtype, nothing=nothing))
         for dtype in ("float64", "float32", "float16")
         for nothing in (np.nan, 0.0)
     ),
@@ -342,7 +481,7 @@ CHUNKS = (
         "chunks-sink-missing",
         "the sink takes no share, so that those of the chunks sum to 1",
         "divide by exp(L) + exp(sink)",
-        merged(("", lambda p, _: (log_of_sums(p), shares(p))), sink=True),
+        merged(NamedMerge("", merge_without_sink), sink=True),
         why="The merge knows what chunks wrote down, and none of them has seen the sink.",
         example="chunk_shares = np.exp(chunk_logsumexp - logsumexp)",
     ),
@@ -350,7 +489,7 @@ CHUNKS = (
         "chunks-sink-in-each",
         "the sink is counted in each chunk, not once",
         "add exp(sink) to the sum of all chunks once",
-        merged(("", sink_in_each), ("", partial(sink_in_each, more=1)), sink=True),
+        merged(NamedMerge("", sink_in_each), NamedMerge("", partial(sink_in_each, more=1)), sink=True),
         seen="ROCm/rocm-libraries#12227",
         why="Every chunk runs the kernel of the whole, and that has the sink.",
         example="e = np.exp(chunk_logsumexp)\nchunk_shares = e / (e + np.exp(sink)[:, None]).sum(axis=0)",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from math import prod
+from types import CodeType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -67,10 +68,17 @@ class ExampleKind:
 
 def kind(*rules: Any, **given: Any) -> ExampleKind:
     """Two heads on six tokens, but for what is given: settings, arrays, what else a kind has."""
-    own = {} if Q in given else {X: (6, D_MODEL)}
-    arrays = own | {name: given.pop(name) for name in ARRAYS if name in given}
-    beside = {name: given.pop(name) for name in ("loud", "stretched") if name in given}
-    return ExampleKind(Settings(rules=rules, **{"heads": 2, **given}), arrays, **beside)
+    settings: dict[str, Any] = {"heads": 2} | given
+    arrays: dict[str, Any] = {} if Q in given else {X: (6, D_MODEL)}
+    for name in ARRAYS:
+        if name in given:
+            arrays[name] = settings.pop(name)
+
+    beside: dict[str, Any] = {}
+    for name in ("loud", "stretched"):
+        if name in given:
+            beside[name] = settings.pop(name)
+    return ExampleKind(Settings(rules=rules, **settings), arrays, **beside)
 
 
 ARRAYS = (
@@ -208,9 +216,8 @@ def carry_out_example(mistake: Mistake) -> PlantedRun:
     given = {name: example_array(name, array, meant.loud) for name, array in arrays.items()}
     prepared = plan_arrays(given, meant.settings, {})
     if meant.stretched:
-        kind = prepared.variant
-        rotary = replace(kind.rotary or Rotary(), frequencies=meant.stretched)
-        prepared = replace(prepared, variant=replace(kind, rotary=rotary))
+        prepared = stretch_rotation(prepared, meant.stretched)
+
     wrong = with_lines(prepared, mistake.example, names_for(meant, given))
     return PlantedRun(meant.settings, given, prepared.run(), wrong)
 
@@ -228,22 +235,26 @@ def example_array(name: str, given: tuple[int, ...] | Array, loud: float) -> Arr
     return drawn * factor / np.sqrt(spread)
 
 
+def stretch_rotation(prepared: Plan, frequencies: tuple[float, ...]) -> Plan:
+    variant = prepared.variant
+    rotary = replace(variant.rotary or Rotary(), frequencies=frequencies)
+    return replace(prepared, variant=replace(variant, rotary=rotary))
+
+
 def with_lines(prepared: Plan, lines: str, names: dict[str, Any]) -> Trace:
     """The run in which these lines give the steps that they assign; what they delete is not recorded."""
     known = {**prepared.given, **names}
-    statements = ast.parse(lines).body
+    tree = ast.parse(lines)
 
     def pass_through(step: str) -> Callable[[Array], Array]:
-        last = 0
-        for number, line in enumerate(statements, 1):
-            if step in list_assigned(line):
-                last = number
-        code = compile(ast.Module(statements[:last], []), "example", "exec")
+        code = code_up_to(step, tree.body)
 
         def edit(right: Array) -> Array:
             known[step] = right.copy()
             if step == MASKED:
                 known["hidden"] = np.isneginf(right)
+
+            # The lines may read what is right of this step, and steps before it as they were made.
             scope = dict(known)
             exec(code, scope)  # noqa: S102  (lines of our own catalogue)
             known[step] = np.asarray(scope[step])
@@ -254,23 +265,37 @@ def with_lines(prepared: Plan, lines: str, names: dict[str, Any]) -> Trace:
     edits = {step.name: pass_through(step.name) for step in prepared.derivation}
     with np.errstate(all="ignore"):
         outcome = carry_out(prepared.derivation, prepared.given, prepared.dtype, edits=edits)
-    deleted = list_used(ast.parse(lines), ast.Del)
+
+    deleted = list_used(tree, ast.Del)
     trace = prepared.record(outcome)
-    return trace.select([name for name in trace if name not in deleted])
+    kept = [name for name in trace if name not in deleted]
+    return trace.select(kept)
+
+
+def code_up_to(step: str, statements: Sequence[ast.stmt]) -> CodeType:
+    """The lines up to the last that assigns this step: none where none does."""
+    last = 0
+    for number, statement in enumerate(statements, 1):
+        if step in list_assigned(statement):
+            last = number
+    return compile(ast.Module(list(statements[:last]), []), "example", "exec")
 
 
 def list_used(node: ast.AST, used: type[ast.expr_context] = ast.expr_context) -> set[str]:
+    """The names that are read, assigned or deleted, or all of them."""
     names = (name for name in ast.walk(node) if isinstance(name, ast.Name))
     return {name.id for name in names if isinstance(name.ctx, used)}
 
 
 def list_assigned(statement: ast.stmt) -> set[str]:
+    """The names that a statement assigns, or numbers of which it assigns."""
     assigned: set[str] = set()
     for node in ast.walk(statement):
-        if isinstance(getattr(node, "ctx", None), ast.Store):
-            target = node.value if isinstance(node, ast.Subscript) else node
-            if isinstance(target, ast.Name):
-                assigned.add(target.id)
+        if not isinstance(getattr(node, "ctx", None), ast.Store):
+            continue
+        target = node.value if isinstance(node, ast.Subscript) else node
+        if isinstance(target, ast.Name):
+            assigned.add(target.id)
     return assigned
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from math import sqrt
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.math.names import MASKED, SCALED
 from attnctl.math.ops import Hide, LayerNorm, Op, Repeat, Rotate, Scale, Slope, Squeeze, Temper
 from attnctl.math.ops.norms import Norm
@@ -72,12 +73,14 @@ def counted(value: PerBatch) -> str:
 
 def say_factor(factor: float, d_k: int) -> str:
     """0.25; 0.4212 (1.459 / √12)."""
-    square = factor**-2 if factor > 0 else 0.0
-    if square and abs(square - round(square)) < EXACTLY * square:
-        return f"1 / np.sqrt({round(square)})"
-    beside = factor * sqrt(d_k)
-    if d_k > 1 and beside > 0:
-        return f"{factor:.6g} ({beside:.4g} / √{d_k})"
+    one_over_square = factor**-2 if factor > 0 else 0.0
+    whole = round(one_over_square)
+    if one_over_square and abs(one_over_square - whole) < EXACTLY * one_over_square:
+        return f"1 / np.sqrt({whole})"
+
+    part_of_usual = factor * sqrt(d_k)
+    if d_k > 1 and part_of_usual > 0:
+        return f"{factor:.6g} ({part_of_usual:.4g} / √{d_k})"
     return f"{factor:.6g}"
 
 
@@ -107,19 +110,26 @@ def base_of(turn: Rotate, columns: int | None = None) -> float | None:
     """The base θ of angles pos · θ^(−2i/d); None where the frequencies are those of no base."""
     if not turn.frequencies:
         return turn.theta
+
     frequencies = np.array(turn.frequencies, np.float64)
-    dims = columns or 2 * len(frequencies)
-    if len(frequencies) < 2 or abs(frequencies[0] - 1) > 1e-6 or (frequencies <= 0).any():
+    pairs = len(frequencies)
+    begins_at_1 = abs(frequencies[0] - 1) <= 1e-6
+    if pairs < 2 or not begins_at_1 or (frequencies <= 0).any():
         return None
-    base = float(frequencies[-1] ** (-dims / (2.0 * (len(frequencies) - 1))))
+
+    # The last frequency is θ^(−2 (pairs − 1) / d).
+    dims = columns or 2 * pairs
+    base = float(frequencies[-1] ** (-dims / (2.0 * (pairs - 1))))
     base = float(f"{base:.5g}")  # frequencies of float32 tell no more digits
-    expected = base ** (-2.0 * np.arange(len(frequencies)) / dims)
+    expected = base ** (-2.0 * np.arange(pairs) / dims)
     return base if np.allclose(frequencies, expected, rtol=1e-4) else None
 
 
 def number(value: float) -> str:
     """10000, 85499.1, 0.5: six digits, whole ones without a point."""
-    return f"{value:.0f}" if value >= 1e5 and value == round(value) else f"{value:.6g}"
+    if value >= 1e5 and value == round(value):
+        return f"{value:.0f}"
+    return f"{value:.6g}"
 
 
 def say_angles(plan: DumpPlan) -> str:
@@ -134,10 +144,16 @@ def say_angles(plan: DumpPlan) -> str:
 
 
 def say_starts(plan: DumpPlan) -> str:
-    turned = [(step.name[0], step.op) for step in plan.derivation if isinstance(step.op, Rotate)]
-    own = {letter: op.start for letter, op in turned if letter in "QK"}
-    said = [f"{letter} from {counted(start)}" for letter, start in own.items()]
-    return f"count the positions of {' and of '.join(said)}" if said else ""
+    start_of: dict[str, PerBatch] = {}
+    for step in plan.derivation:
+        letter = step.name[0]
+        if isinstance(step.op, Rotate) and letter in "QK":
+            start_of[letter] = step.op.start
+    if not start_of:
+        return ""
+
+    words = [f"{letter} from {counted(start)}" for letter, start in start_of.items()]
+    return f"count the positions of {' and of '.join(words)}"
 
 
 def say_pairs(plan: DumpPlan) -> str:
@@ -146,7 +162,9 @@ def say_pairs(plan: DumpPlan) -> str:
         return ""
     if turn.interleaved:
         return "turn columns 2i and 2i + 1 together, as GPT-J does"
-    apart = len(turn.frequencies) or (turn.dims // 2 if turn.dims else 0)
+
+    dims = turn.dims or 0
+    apart = len(turn.frequencies) or dims // 2
     return f"turn columns i and i + {apart or 'd/2'} together, as Llama and GPT-NeoX do"
 
 
@@ -162,10 +180,11 @@ def say_slopes(plan: DumpPlan) -> str:
     heads = plan.sizes.get("head", 0)
     if not heads or first_op(plan, Slope) is None:
         return ""
-    slopes = alibi_slopes(heads)
-    shown = ", ".join(f"{slope:.4g}" for slope in slopes[:MOST_LISTED])
+
+    shown = ", ".join(f"{slope:.4g}" for slope in alibi_slopes(heads)[:MOST_LISTED])
     more = ", …" if heads > MOST_LISTED else ""
-    return f"{'the slope is' if heads == 1 else f'the slopes of {heads} heads are'} {shown}{more}"
+    subject = "the slope is" if heads == 1 else f"the slopes of {heads} heads are"
+    return f"{subject} {shown}{more}"
 
 
 def say_temperature(plan: DumpPlan) -> str:
@@ -219,6 +238,7 @@ def say_offset(plan: DumpPlan) -> str:
     if not isinstance(hide.offset, int):
         own = counted(hide.offset)
         return f"let query i see key j when j <= i + offset, {own} for the members of the batch"
+
     sign = "−" if hide.offset < 0 else "+"
     last = f"i {sign} {abs(hide.offset)}" if hide.offset else "i"
     return f"let query i see key j when j <= {last}: np.tril(…, k={hide.offset})"
@@ -227,16 +247,22 @@ def say_offset(plan: DumpPlan) -> str:
 def say_window(plan: DumpPlan) -> str:
     hide = hide_of(plan)
     rules = hide.rules if hide else ()
-    for rule in rules:
-        if isinstance(rule, Window):
-            first = "any key before it" if rule.left is None else f"i − {rule.left}"
-            last = "the last key" if rule.right is None else f"i + {rule.right}"
-            if rule.left == 0:
-                first = "i"
-            if rule.right == 0 or Causal() in rules:
-                last = "i"
-            return f"let query i see keys {first} to {last}, both ends counted in"
-    return ""
+    windows = [rule for rule in rules if isinstance(rule, Window)]
+    if not windows:
+        return ""
+
+    window = windows[0]
+    is_causal = Causal() in rules
+    first = end_of_window("−", window.left, otherwise="any key before it")
+    last = end_of_window("+", 0 if is_causal else window.right, otherwise="the last key")
+    return f"let query i see keys {first} to {last}, both ends counted in"
+
+
+def end_of_window(sign: str, distance: int | None, otherwise: str) -> str:
+    """i − 2; i where the query itself is the last; what is said where there is no end."""
+    if distance is None:
+        return otherwise
+    return f"i {sign} {distance}" if distance else "i"
 
 
 def say_lengths(plan: DumpPlan) -> str:

@@ -20,26 +20,55 @@ def several(case: WrongStep) -> bool:
     return (case.size("head") or 1) > 1 or (case.size("kv_head") or 1) > 1
 
 
-MADE, GIVEN = (at("Q", "K", "V", kind).where(several) for kind in (Project, Given))
-SHARED, MERGED = at("K_shared", "V_shared", Repeat), at("concat", Merge).where(several)
+MADE = at("Q", "K", "V", Project).where(several)
+GIVEN = at("Q", "K", "V", Given).where(several)
+SHARED = at("K_shared", "V_shared", Repeat)
+MERGED = at("concat", Merge).where(several)
+
+
+def split_without_transpose(z: Array) -> Array:
+    """reshape(heads, n, d) of what stands side by side."""
+    return side_by_side(z).reshape(z.shape)
+
+
+def split_in_turn(z: Array) -> Array:
+    """Head h of column h, h + heads, …, where each should have a block of columns."""
+    d = z.shape[-1]
+    blocks = side_into_heads(side_by_side(z), d)
+    return np.swapaxes(blocks, -3, -1)
+
+
+def merge_in_turn(z: Array) -> Array:
+    """h0 h1 h0 h1, where h0 h0 h1 h1 is meant."""
+    return side_by_side(z.swapaxes(-3, -1))
+
+
+def merge_without_transpose(z: Array) -> Array:
+    return z.reshape(side_by_side(z).shape)
+
 
 MIXES_TOKENS = "without a transpose, which mixes tokens"
 SPLITS: dict[str, wrong.Move] = {
-    f"heads are split by reshape(heads, n, d) {MIXES_TOKENS}": lambda z: side_by_side(z).reshape(z.shape),
-    "heads take their columns in turn, not in blocks": lambda z: np.swapaxes(
-        side_into_heads(side_by_side(z), z.shape[-1]), -3, -1
-    ),
+    f"heads are split by reshape(heads, n, d) {MIXES_TOKENS}": split_without_transpose,
+    "heads take their columns in turn, not in blocks": split_in_turn,
 }
 MERGES: dict[str, wrong.Move] = {
-    "the columns of the heads are interleaved": lambda z: side_by_side(z.swapaxes(-3, -1)),
-    f"heads are merged by reshape(n, heads·d) {MIXES_TOKENS}": lambda z: z.reshape(side_by_side(z).shape),
+    "the columns of the heads are interleaved": merge_in_turn,
+    f"heads are merged by reshape(n, heads·d) {MIXES_TOKENS}": merge_without_transpose,
 }
+
+
+def split_wrong(op: Project) -> dict[str, Op]:
+    return {said: wrong.Arranged(op, after=move) for said, move in SPLITS.items()}
 
 
 def plant_split_late(case: WrongStep) -> Iterator[Plant]:
     """Given Q, K and V split into heads the wrong way, after they were written down."""
     given = GIVEN.right(case)
-    for detail, move in SPLITS.items() if given else ():
+    if not given:
+        return
+
+    for detail, move in SPLITS.items():
         ops: dict[str, Op] = {}
         for step in case.derivation:
             if set(step.inputs) & set(given):
@@ -50,6 +79,11 @@ def plant_split_late(case: WrongStep) -> Iterator[Plant]:
 
 MOST_SHIFTED = 16
 """How far off kv heads are tried to be read: farther is no slip."""
+
+
+def tiled(op: Repeat) -> wrong.By:
+    """h0 h1 h0 h1, where h0 h0 h1 h1 is meant."""
+    return wrong.By(lambda x: np.concatenate([x] * op.times, axis=-3))
 
 
 def plant_other_sharing(case: WrongStep) -> Iterator[Plant]:
@@ -64,16 +98,53 @@ def plant_other_sharing(case: WrongStep) -> Iterator[Plant]:
     for by in range(1, min(kv_heads, MOST_SHIFTED)):
         read[f"kv heads are read {by} off"] = [(head + by) % kv_heads for head in right]
 
-    taken = {said: partial(np.take, indices=index, axis=-3) for said, index in read.items()}
-    yield from SHARED.by(taken)(case)
+    ways = {said: partial(np.take, indices=index, axis=-3) for said, index in read.items()}
+    yield from SHARED.by(ways)(case)
 
 
 def merged_after(move: wrong.Move) -> wrong.By:
-    return wrong.By(lambda z: side_by_side(np.broadcast_to(move(z), z.shape)))
+    """Heads side by side after a move of them; one that it leaves stands in the place of all."""
+
+    def merged(z: Array) -> Array:
+        moved = np.broadcast_to(move(z), z.shape)
+        return side_by_side(moved)
+
+    return wrong.By(merged)
+
+
+def merged_later(_: Merge, by: int) -> wrong.By:
+    """Each head so many places behind its own."""
+    return merged_after(lambda z: np.roll(z, by, axis=-3))
+
+
+def merged_of_one(_: Merge, head: int) -> wrong.By:
+    return merged_after(lambda z: z[..., head : head + 1, :, :])
+
+
+def reverse_heads(z: Array) -> Array:
+    return z[..., ::-1, :, :]
+
+
+def mean_of_heads(z: Array) -> Array:
+    return z.mean(axis=-3, keepdims=True)
+
+
+def sum_of_heads(z: Array) -> Array:
+    return z.sum(axis=-3, keepdims=True)
+
+
+MOST_HEADS = 64
+"""Heads that are tried in the place of others, at most."""
 
 
 def up_to_heads(first: int) -> Callable[[WrongStep], range]:
-    return lambda case: range(first, min(case.size("head") or 1, 64))
+    """From this number on, as many as there are heads."""
+
+    def numbers(case: WrongStep) -> range:
+        heads = case.size("head") or 1
+        return range(first, min(heads, MOST_HEADS))
+
+    return numbers
 
 
 def plant_packing(case: WrongStep) -> Iterator[Plant]:
@@ -81,12 +152,15 @@ def plant_packing(case: WrongStep) -> Iterator[Plant]:
     names = tuple(MADE.right(case))
     if len(names) < 3 or case.size("head") != case.size("kv_head"):
         return
+
     weights = tuple(case.derivation[name].inputs[1] for name in names)
     for by_letter in (True, False):
         program = case
-        for place, (name, own) in enumerate(zip(names, weights, strict=True)):
+        for place, name in enumerate(names):
+            own = weights[place]
             op = wrong.By(partial(unpack, place, by_letter))
-            program = program.through(name, own, case.bare(f"{own} unpacked", op, weights, own))
+            unpacked = case.bare(f"{own} unpacked", op, weights, own)
+            program = program.through(name, own, unpacked)
         yield Plant(program)
 
 
@@ -100,7 +174,12 @@ def unpack(place: int, by_letter: bool, *weights: Array) -> Array:
 
 
 def plant_over_batch(case: WrongStep) -> Iterator[Plant]:
-    projected = {name: op for name in ("Q", "K", "V") if (op := case.op(name))}
+    projected: dict[str, Op] = {}
+    for name in ("Q", "K", "V"):
+        op = case.op(name)
+        if op:
+            projected[name] = op
+
     concat = case.op("concat")
     if not case.size("batch") or not concat:
         return
@@ -117,22 +196,24 @@ def plant_over(others: tuple[str, ...], of_matrix: wrong.Move, of_row: wrong.Mov
     """Attention over another axis than that of tokens: the two are exchanged before it and after it."""
 
     def plants(case: WrongStep) -> Iterator[Plant]:
-        if not (at("scores", MatMulT).right(case) and at(HEAD_OUTPUTS, MatMul).right(case)):
+        if not at("scores", MatMulT).right(case) or not at(HEAD_OUTPUTS, MatMul).right(case):
             return
-        axes_of = {name: step.axes for name, step in case.derivation.by_name.items()}
-        squares = {name for name, own in axes_of.items() if own[-2:] == ("query", "key") and "head" in own}
         size = case.size(others[0]) or 1
         if size == 1:
             return
+
+        axes_of = {step.name: step.axes for step in case.derivation}
+        squares = {name for name, axes in axes_of.items() if is_square(axes)}
         if case.first in squares and size != case.size("query"):  # scores of another shape
             return
 
         def turn(name: str) -> wrong.Move:
             """What is of scores stays turned."""
-            own = axes_of.get(name) or TABLE[name].axes
-            if name in squares or not {*others} & {*own}:
+            axes = axes_of.get(name) or TABLE[name].axes
+            has_axis = bool({*others} & {*axes})
+            if name in squares or not has_axis:
                 return wrong.keep_positions
-            return of_matrix if own[-1].startswith("d") else of_row
+            return of_matrix if axes[-1].startswith("d") else of_row
 
         ops: dict[str, Op] = {}
         for step in case.derivation:
@@ -144,7 +225,18 @@ def plant_over(others: tuple[str, ...], of_matrix: wrong.Move, of_row: wrong.Mov
     return plants
 
 
-OVER_BATCH = partial(np.swapaxes, axis1=0, axis2=-2), partial(np.swapaxes, axis1=0, axis2=-1)
+def is_square(axes: tuple[str, ...]) -> bool:
+    """True for the axes of scores: a number for each query and key of each head."""
+    return axes[-2:] == ("query", "key") and "head" in axes
+
+
+OVER_HEADS = plant_over(("head", "kv_head"), of_matrix=wrong.swap_heads, of_row=wrong.transpose)
+
+OVER_BATCH = plant_over(
+    ("batch",),
+    of_matrix=partial(np.swapaxes, axis1=0, axis2=-2),
+    of_row=partial(np.swapaxes, axis1=0, axis2=-1),
+)
 
 of_sharing = about("K_shared", "V_shared", meant="grouped")
 of_concat = about("concat", meant="heads")
@@ -154,7 +246,7 @@ HEADS = (
         "heads-split-wrong",
         "{}",
         "take x.reshape(n, heads, d).swapaxes(0, 1)",
-        MADE.instead(lambda op: {said: wrong.Arranged(op, after=move) for said, move in SPLITS.items()}),
+        MADE.instead(split_wrong),
         plant_split_late,
         why="reshape(heads, n, d) has the right shape at once; it is no transpose, and mixes tokens.",
         example="Q, K, V = ((X @ np.concatenate(W, axis=-1)).reshape(heads, n, d_k) for W in (W_Q, W_K, "
@@ -172,7 +264,7 @@ HEADS = (
         "kv-heads-tiled",
         "kv heads are repeated h0 h1 h0 h1",
         "repeat each for its own group, h0 h0 h1 h1: np.repeat(x, groups, axis=head), not np.tile",
-        SHARED.instead(lambda op: wrong.By(lambda x: np.concatenate([x] * op.times, axis=-3))),
+        SHARED.instead(tiled),
         seen="onnx/onnx#7274; ekzhang/jax-js#180; apple/axlearn#842",
         why="np.tile and torch.repeat give h0 h1 h0 h1; repeat_interleave is meant.",
         example="K_shared, V_shared = (np.tile(x, (heads // len(x), 1, 1)) for x in (K, V))",
@@ -189,12 +281,8 @@ HEADS = (
         "heads-in-other-order",
         "the heads stand side by side {}",
         "bring them together in the order in which they were split",
-        MERGED.instead({"in reverse order": merged_after(lambda z: z[..., ::-1, :, :])}),
-        MERGED.best(
-            lambda _, by: merged_after(lambda z: np.roll(z, by, axis=-3)),
-            up_to_heads(1),
-            lambda by: f"{by} off",
-        ),
+        MERGED.instead({"in reverse order": merged_after(reverse_heads)}),
+        MERGED.best(merged_later, up_to_heads(1), "{} off".format),
         fitted=True,
         why="A list of heads is filled from the other end, or by workers that end in any order.",
         example="concat = np.concatenate(head_outputs[::-1], axis=-1)",
@@ -203,7 +291,7 @@ HEADS = (
         "one-head-for-all",
         "head {} stands in the place of every head",
         "write each head's output to its own columns",
-        MERGED.best(lambda _, h: merged_after(lambda z: z[..., h : h + 1, :, :]), up_to_heads(0)),
+        MERGED.best(merged_of_one, up_to_heads(0)),
         fitted=True,
         seen="BobMcDear/attorch#14",
         why="A loop over heads that keeps writing, or reading, the same one.",
@@ -213,12 +301,7 @@ HEADS = (
         "heads-averaged",
         "the {} of the heads stands in the place of each",
         "put the heads side by side: z.swapaxes(0, 1).reshape(n, heads * d)",
-        MERGED.instead(
-            {
-                "mean": merged_after(lambda z: z.mean(axis=-3, keepdims=True)),
-                "sum": merged_after(lambda z: z.sum(axis=-3, keepdims=True)),
-            }
-        ),
+        MERGED.instead({"mean": merged_after(mean_of_heads), "sum": merged_after(sum_of_heads)}),
         why="Graph attention averages heads in its last layer; here they stand side by side.",
         example="concat = np.concatenate([head_outputs.mean(axis=0)] * heads, axis=-1)",
     ),
@@ -235,7 +318,7 @@ HEADS = (
         "attention-over-heads",
         "heads and tokens are exchanged, so that attention runs over the heads of each token",
         "hand over (batch, head, n, d): x.swapaxes(1, 2) of (batch, n, head, d)",
-        plant_over(("head", "kv_head"), wrong.swap_heads, wrong.transpose),
+        OVER_HEADS,
         why="The function takes (batch, head, n, d), and is handed (batch, n, head, d).",
         seen="pytorch/pytorch#152257",
         example="q, k, v = (x.swapaxes(0, 1) for x in (Q, K, V))\n"
@@ -247,7 +330,7 @@ HEADS = (
         "batch and tokens are exchanged, so that attention runs over the batch",
         "say batch_first=True, or swap the first two axes",
         plant_over_batch,
-        plant_over(("batch",), *OVER_BATCH),
+        OVER_BATCH,
         why="torch's MultiheadAttention takes (n, batch, d) unless batch_first=True.",
         example="Q, K, V = (project(X.swapaxes(0, 1), W) for W in (W_Q, W_K, W_V))\n"
         "concat = merge(head_outputs).swapaxes(0, 1)",

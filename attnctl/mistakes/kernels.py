@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from math import log
 from operator import methodcaller
 
 import numpy as np
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.evidence.allowed import root_mean_square
 from attnctl.evidence.blocks import stretch
 from attnctl.evidence.precision import BFLOAT16, FLOAT16, FLOAT32, Precision
@@ -27,7 +27,7 @@ from attnctl.evidence.recompute import (
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.names import HEAD_OUTPUTS, MASKED, WEIGHTS
-from attnctl.math.ops import MatMul, Rotate, Sinusoid, Softmax
+from attnctl.math.ops import Hide, MatMul, Op, Rotate, Sinusoid, Softmax
 from attnctl.math.ops.pages import Gather
 from attnctl.math.rules import Documents, Padding
 from attnctl.mistakes import wrong
@@ -51,12 +51,18 @@ PLACED = ("positions", "Q_rotated", "K_rotated")
 def plant_last_dropped(case: WrongStep) -> Iterator[Plant]:
     """By the mask; or of the weights, where what rows that see nothing hold could be anything."""
     yield from near_misses("documents-last-dropped")(case)
+
+    hide = find_mask(case)
+    if hide is None or not isinstance(case.op(WEIGHTS), Softmax):
+        return
     for rule in rules_of_kind(case, Documents):
-        hide = find_mask(case)
         last = max(rule.borders)
-        if hide and isinstance(case.op(WEIGHTS), Softmax):
-            seen = wrong.By(lambda a, hide=hide, last=last: a * (hide.positions(a.shape)[0] < last))
-            yield Plant(case.then(WEIGHTS, seen), "the last document is left out")
+
+        def without_last(weights: Array, hide: Hide = hide, last: int = last) -> Array:
+            queries, _ = hide.positions(weights.shape)
+            return weights * (queries < last)
+
+        yield Plant(case.then(WEIGHTS, wrong.By(without_last)), "the last document is left out")
 
 
 PAGED = at("K", "V", Gather)
@@ -64,12 +70,16 @@ PAGED = at("K", "V", Gather)
 
 def tables(ways: Mapping[str, Callable[[Array], Array]]) -> Plants:
     """Plants what is read by another table, as it is made of the right one."""
-    return PAGED.instead(
-        lambda gather: {
-            detail: replace(gather, table=tuple(map(tuple, change(np.array(gather.table)).tolist())))
-            for detail, change in ways.items()
-        }
-    )
+
+    def gathers(gather: Gather) -> dict[str, Op]:
+        ops: dict[str, Op] = {}
+        for detail, change in ways.items():
+            changed = change(np.array(gather.table))
+            table = tuple(map(tuple, changed.tolist()))
+            ops[detail] = replace(gather, table=table)
+        return ops
+
+    return PAGED.instead(gathers)
 
 
 def plant_read_in_full(case: WrongStep) -> Iterator[Plant]:
@@ -82,17 +92,43 @@ def plant_read_in_full(case: WrongStep) -> Iterator[Plant]:
     one = next(iter(gathers.values()))  # keys and values have one table
     lengths = np.array(one.lengths)
     slots = keys // len(one.table[0])
-    pages = -(-lengths // slots)
+    pages = -(-lengths // slots)  # rounded up
     ways = {
         "the last page is read to its last slot": pages * slots,
         "all pages of the table are read to their last slots": np.full_like(lengths, keys),
     }
+
     for rule in rules_of_kind(case, Padding):
         for what, full in ways.items():
             there = tuple(full.tolist()) if one.batched else int(full)
             read = {name: replace(gather, lengths=there) for name, gather in gathers.items()}
-            yield Plant(swap_rule(case, rule, Padding(there)).put_all(read), what)
+            seen = swap_rule(case, rule, Padding(there))
+            yield Plant(seen.put_all(read), what)
             yield Plant(case.put_all(read), "weights of 0 are multiplied by what free slots hold")
+
+
+def next_pages(table: Array) -> Array:
+    return np.roll(table, -1, axis=1)
+
+
+def pages_before(table: Array) -> Array:
+    return np.roll(table, 1, axis=1)
+
+
+def next_sequence(table: Array) -> Array:
+    return np.roll(table, -1, axis=0)
+
+
+def sequence_before(table: Array) -> Array:
+    return np.roll(table, 1, axis=0)
+
+
+def first_sequence(table: Array) -> Array:
+    return np.broadcast_to(table[:1], table.shape)
+
+
+def without_documents(op: Rotate | Sinusoid) -> Op:
+    return replace(op, documents=())
 
 
 of_documents = about(MASKED, subject="documents", meant="documents")
@@ -133,7 +169,7 @@ SERVING = (
         "documents-positions",
         "positions run on from one document to the next",
         "count positions from 0 in each document, or say --positions-run-on if that is meant",
-        at(*PLACED, Rotate, Sinusoid).instead(lambda op: replace(op, documents=())),
+        at(*PLACED, Rotate, Sinusoid).instead(without_documents),
         why="position_ids are np.arange(total), as for one text.",
         example="i, column = np.indices((n, d_model))\n"
         "angle = i / 10000 ** (column // 2 * 2 / d_model)\n"
@@ -159,8 +195,8 @@ SERVING = (
             {
                 "counted from 1": lambda table: table - 1,
                 "one too large": lambda table: table + 1,
-                "those behind them in the table": lambda table: np.roll(table, -1, axis=1),
-                "those before them in the table": lambda table: np.roll(table, 1, axis=1),
+                "those behind them in the table": next_pages,
+                "those before them in the table": pages_before,
             }
         ),
         why="Page 0 is often kept for padding, and whoever fills the table counts from 1.",
@@ -173,9 +209,9 @@ SERVING = (
         "take the row of the table of the query's own sequence, and no page behind its length",
         tables(
             {
-                "the next sequence": lambda table: np.roll(table, -1, axis=0),
-                "the sequence before it": lambda table: np.roll(table, 1, axis=0),
-                "the first sequence": lambda table: np.broadcast_to(table[:1], table.shape),
+                "the next sequence": next_sequence,
+                "the sequence before it": sequence_before,
+                "the first sequence": first_sequence,
             }
         ),
         why="The batch is sorted or cut, and the table is not; or the row is counted in another stride.",
@@ -200,14 +236,22 @@ SERVING = (
 
 # --- keys block by block ---
 
-FORMS: dict[str, tuple[float | None, float | None]] = {
-    "the output is not rescaled": (0, 1),
-    "the sum is not rescaled": (1, 0),
-    "neither output nor sum is rescaled": (0, 0),
-    "output and sum are rescaled by exp(new − old)": (-1, -1),
-    "output and sum are rescaled by a power of 2": (log(2), log(2)),
-    "the sum is overwritten": (1, None),
-    "the output is overwritten": (None, 1),
+
+class Powers(NamedTuple):
+    """Powers of exp(old − new maximum) by which output and sum shrink; None where they are overwritten."""
+
+    output: float | None
+    sum: float | None
+
+
+FORMS: dict[str, Powers] = {
+    "the output is not rescaled": Powers(0, 1),
+    "the sum is not rescaled": Powers(1, 0),
+    "neither output nor sum is rescaled": Powers(0, 0),
+    "output and sum are rescaled by exp(new − old)": Powers(-1, -1),
+    "output and sum are rescaled by a power of 2": Powers(log(2), log(2)),
+    "the sum is overwritten": Powers(1, None),
+    "the output is overwritten": Powers(None, 1),
 }
 """What happens to output and sum when the running maximum grows: the powers of `wrong.online`."""
 
@@ -215,13 +259,58 @@ MIX = at(HEAD_OUTPUTS, MatMul)
 SOFTMAX = at(WEIGHTS, Softmax)
 
 
+class BlockForm(NamedTuple):
+    """How a softmax over blocks of so many keys goes wrong."""
+
+    form: str
+    block: int
+
+
+def block_forms(case: WrongStep) -> list[BlockForm]:
+    return [BlockForm(form, block) for form in FORMS for block in blocks_of_keys(case)]
+
+
+def summed_by_blocks(_: Softmax, way: BlockForm) -> wrong.By:
+    powers = FORMS[way.form]
+    return wrong.By(lambda s: wrong.online(s, way.block, powers.output, powers.sum))
+
+
+def say_block_form(way: BlockForm) -> str:
+    return f"{way.form} (blocks of {way.block}) when the running maximum grows"
+
+
+def averaged_by_blocks(_: Softmax, block: int) -> wrong.By:
+    return wrong.By(lambda s: wrong.averaged_blocks(s, block))
+
+
+def say_averaged(block: int) -> str:
+    return f"the outputs of the blocks (of {block}) are averaged, whatever each of them sums to"
+
+
 def say_shift(by: int) -> str:
     places = "places" if abs(by) > 1 else "place"
-    return f"{abs(by)} {places} {'before' if by > 0 else 'after'}"
+    side = "before" if by > 0 else "after"
+    return f"{abs(by)} {places} {side}"
 
 
-def count_twice(count: int) -> wrong.By:
-    return wrong.By(lambda s: wrong.softmax(s + log(2) * (np.arange(s.shape[-1], 0, -1) <= count)))
+def count_twice(_: Softmax, count: int) -> wrong.By:
+    """Softmax with the last keys twice in the sum: exp(s + ln 2) is 2 exp(s)."""
+
+    def softmax(s: Array) -> Array:
+        from_the_end = np.arange(s.shape[-1], 0, -1)
+        is_twice = from_the_end <= count
+        return wrong.softmax(s + log(2) * is_twice)
+
+    return wrong.By(softmax)
+
+
+MOST_TWICE = 256
+"""Keys that are tried as those that are counted twice are fewer than these."""
+
+
+def counts_of_last(case: WrongStep) -> range:
+    keys = case.size("key") or 0
+    return range(1, min(keys, MOST_TWICE))
 
 
 def plant_without_rows(case: WrongStep) -> Iterator[Plant]:
@@ -244,13 +333,32 @@ def plant_without_rows(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_other_values(case: WrongStep) -> Iterator[Plant]:
+    if "scores" not in case.derivation:
+        return
+
     for op in MIX.right(case).values():
-        if "scores" in case.derivation:
-            weights, _ = case.derivation[HEAD_OUTPUTS].inputs
-            read = [case.source(name) for name in reversed(case.derivation["scores"].inputs)]
-            for name in dict.fromkeys([*read, "K", "Q"]):
-                if name in case.derivation:
-                    yield Plant(case.put(HEAD_OUTPUTS, op, (weights, name)), name)
+        weights, _ = case.derivation[HEAD_OUTPUTS].inputs
+        queries, keys = (case.source(name) for name in case.derivation["scores"].inputs)
+        for name in dict.fromkeys([keys, queries, "K", "Q"]):
+            if name in case.derivation:
+                yield Plant(case.put(HEAD_OUTPUTS, op, (weights, name)), name)
+
+
+def zeros(weights: Array, values: Array) -> Array:
+    """Zeros of the shape that weights @ values has."""
+    return np.zeros((*weights.shape[:-1], values.shape[-1]))
+
+
+def mixes_shifted(op: MatMul, by: int) -> wrong.Arranged:
+    """Each weight times the value so many places before that of its key."""
+    rolled = partial(np.roll, shift=by, axis=-2)
+    return wrong.Arranged(op, (wrong.keep_positions, rolled))
+
+
+def shifts_of_values(case: WrongStep) -> list[int]:
+    """Half of the keys at most: what is moved by more is moved by less the other way round."""
+    keys = case.size("key") or 0
+    return shifts(keys // 2)
 
 
 of_outputs = about(HEAD_OUTPUTS)
@@ -278,7 +386,7 @@ KERNELS = (
         "zeros",
         "nothing is written, so that the output is all zeros",
         "write every row of the output",
-        MIX.by(lambda a, v: np.zeros((*a.shape[:-1], v.shape[-1]))),
+        MIX.by(zeros),
         why="The grid is empty, or a copy of the buffer is written to; small outputs pass for it.",
         seen="ScalingIntelligence/KernelBench#165",
         example="head_outputs = np.zeros_like(head_outputs)",
@@ -287,18 +395,8 @@ KERNELS = (
         "online-not-rescaled",
         "{}",
         "multiply both by exp(old maximum − new maximum) before a block is added",
-        SOFTMAX.best(
-            lambda _, way: wrong.By(lambda s: wrong.online(s, way[1], *FORMS[way[0]])),
-            lambda case: list(product(FORMS, blocks_of_keys(case))),
-            lambda way: f"{way[0]} (blocks of {way[1]}) when the running maximum grows",
-        ),
-        SOFTMAX.best(
-            lambda _, block: wrong.By(lambda s: wrong.averaged_blocks(s, block)),
-            blocks_of_keys,
-            lambda block: (
-                f"the outputs of the blocks (of {block}) are averaged, whatever each of them sums to"
-            ),
-        ),
+        SOFTMAX.best(summed_by_blocks, block_forms, say_block_form),
+        SOFTMAX.best(averaged_by_blocks, blocks_of_keys, say_averaged),
         why="When a later block has a larger maximum, what was summed before must shrink with it.",
         meant="loud",
         example="ends = np.minimum(np.arange(keys) // 4 * 4 + 3, keys - 1)\n"
@@ -309,9 +407,7 @@ KERNELS = (
         "keys-twice",
         "the last {} keys are counted twice",
         "let the last block begin where the one before ends, and hide what is past the last key",
-        SOFTMAX.best(
-            lambda _, count: count_twice(count), lambda case: range(1, min(case.size("key") or 0, 256))
-        ),
+        SOFTMAX.best(count_twice, counts_of_last),
         why="The last block is moved back so that it fits, and overlaps the one before.",
         example="e = np.exp(scaled_scores)\n"
         "e[..., -2:] *= 2\n"
@@ -331,11 +427,7 @@ KERNELS = (
         "values-shifted",
         "each weight is applied to the value {} its key",
         "take keys and values of the same block",
-        MIX.best(
-            lambda op, by: wrong.Arranged(op, (wrong.keep_positions, partial(np.roll, shift=by, axis=-2))),
-            lambda case: shifts((case.size("key") or 0) // 2),
-            say_shift,
-        ),
+        MIX.best(mixes_shifted, shifts_of_values, say_shift),
         fitted=True,
         why="Keys and values are loaded with different offsets.",
         example="head_outputs = attention_weights @ np.roll(V, 1, axis=-2)",
@@ -347,23 +439,26 @@ KERNELS = (
 
 
 def plant_fewer_digits(case: WrongStep) -> Iterator[Plant]:
-    steps = stretch(case.derivation, case.record, case.first)
-    every = [{step.name for step in steps}, *({step.name} for step in steps if len(steps) > 1)]
-    plain: dict[str, Array] = {}  # steps before the first that is rounded
     most_bits = case.record.precision(case.first).bits
     fewer = [precision for precision in (FLOAT32, FLOAT16, BFLOAT16) if precision.bits < most_bits]
-    coarsest = (
-        simulate_precision(case, steps, every[0], each, plain, inputs_too=True) for each in fewer[-2:]
-    )
-    if fewer and is_beyond_rounding(case, coarsest):
+    if not fewer:
         return
+
+    steps = stretch(case.derivation, case.record, case.first)
+    plain: dict[str, Array] = {}  # steps before the first that is rounded
+    every = {step.name for step in steps}
+    one_each = [{step.name} for step in steps]
+    groups = [every, *one_each] if len(steps) > 1 else [every]
+
+    coarsest = (simulate_precision(case, steps, every, each, plain, inputs_too=True) for each in fewer[-2:])
+    if is_beyond_rounding(case, coarsest):
+        return
+
     for precision in fewer:
-        for names in every:
-            values = [
-                simulate_precision(case, steps, names, precision, plain, inputs_too=too)
-                for too in (True, False)
-            ]
-            if any(is_shown(case, value, precision) for value in values):
+        for names in groups:
+            with_inputs = simulate_precision(case, steps, names, precision, plain, inputs_too=True)
+            results_alone = simulate_precision(case, steps, names, precision, plain, inputs_too=False)
+            if is_shown(case, with_inputs, precision) or is_shown(case, results_alone, precision):
                 coarse = partial(wrong.Coarse, unit=precision.unit, largest=precision.largest)
                 ops = {name: coarse(case.derivation[name].op) for name in names}
                 yield Plant(case.put_all(ops), precision.name)
@@ -399,11 +494,14 @@ def is_beyond_rounding(case: WrongStep, coarsest: Iterable[Array | None]) -> boo
             return False
         right, simulated = where_finite(case.expected.value, value)
         most = max(most, root_mean_square(simulated - right))
+
     found, right = where_finite(case.found, case.expected.value)
     if found.size < FEWEST:
         return False
     off = found - right
-    return bool(min(np.median(np.abs(off)), np.std(off)) > FAR_BEYOND * most)
+    half = np.median(np.abs(off))
+    together = np.std(off)
+    return bool(min(half, together) > FAR_BEYOND * most)
 
 
 def is_shown(case: WrongStep, value: Array | None, precision: Precision) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnctl.math import Array
 from attnctl.math.names import MASKED, WEIGHTS
-from attnctl.math.ops import Copy, Hide, Softmax
+from attnctl.math.ops import Copy, Hide, Op, Softmax
 from attnctl.math.rules import Causal, Documents, Padding, Seen, VisibilityRule
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
@@ -31,7 +31,6 @@ FILLS_NEAR = (-100.0, -30.0, -20.0, -15.0, -10.0, -7.0, -5.0, -3.0, -1.0, 1.0)
 FILLS = (-1e9, -1e4, float(np.finfo(np.float16).min), float(np.finfo(np.float32).min), 0.0, 1e-9)
 """Those near the scores last: drawn numbers show them, and the largest do not tell them from the others."""
 
-
 OWN = "themselves plus "
 """What is said before a number that is added to scores, in place of one that stands for them."""
 
@@ -48,13 +47,19 @@ def more_than_padding(case: WrongStep) -> bool:
     return given_mask(case) or any(not isinstance(rule, (Padding, Documents)) for rule in rules)
 
 
+MOST_DIGITS = 16
+"""Digits of the number that is looked for, at most: as many as float64 has."""
+
+
 def plant_partly_ignored(case: WrongStep) -> Iterator[Plant]:
     hide = find_mask(case)
     if hide is None or not has_several_rules(case):
         return
+
     for rule in hide.rules:
-        if not isinstance(rule, (Padding, Documents)):
+        if not isinstance(rule, (Padding, Documents)):  # which have mistakes of their own for that
             yield Plant(swap_rule(case, rule), f"the {rule.name} rule is ignored beside the others")
+
     if given_mask(case):
         scores = case.derivation[MASKED].inputs[:1]
         yield Plant(case.put(MASKED, hide, scores), "the given mask is ignored beside the others")
@@ -65,12 +70,19 @@ def plant_joined_otherwise(case: WrongStep) -> Iterator[Plant]:
     hide = find_mask(case)
     if hide is None or not has_several_rules(case):
         return
+
     joined = case.put(MASKED, wrong.SeenByAny(hide.offset, hide.at, hide.places, hide.rules))
     ignored = [plant.case for plant in plant_partly_ignored(case)]
     value = joined.value(anyway=True)
     others = [each.value(anyway=True) for each in ignored]
-    if value is None or not any(other is not None and same_seen(value, other) for other in others):
+    if value is None:
         yield Plant(joined)
+        return
+
+    for other in others:
+        if other is not None and same_seen(value, other):
+            return
+    yield Plant(joined)
 
 
 def same_seen(value: Array, other: Array) -> bool:
@@ -84,11 +96,16 @@ def has_several_rules(case: WrongStep) -> bool:
 
 def plant_after_softmax(case: WrongStep) -> Iterator[Plant]:
     hide = find_mask(case)
-    if hide and isinstance(case.op(WEIGHTS), Softmax):
-        inputs = case.derivation[MASKED].inputs
-        late = wrong.shown(hide, lambda s, seen: np.where(seen, wrong.softmax(s), 0.0))
-        ops = {MASKED: Copy(), WEIGHTS: late}
-        yield Plant(case.put_all(ops, {MASKED: inputs[:1], WEIGHTS: (MASKED, *inputs[1:])}))
+    if hide is None or not isinstance(case.op(WEIGHTS), Softmax):
+        return
+
+    def weights_shown(s: Array, seen: Array) -> Array:
+        return np.where(seen, wrong.softmax(s), 0.0)
+
+    scores, *mask = case.derivation[MASKED].inputs
+    ops = {MASKED: Copy(), WEIGHTS: wrong.shown(hide, weights_shown)}
+    reads = {MASKED: (scores,), WEIGHTS: (MASKED, *mask)}
+    yield Plant(case.put_all(ops, reads))
 
 
 def finite(hide: Hide, fill: float) -> Hide:
@@ -96,14 +113,24 @@ def finite(hide: Hide, fill: float) -> Hide:
 
 
 def added(hide: Hide, number: float) -> Hide:
-    return wrong.shown(hide, lambda s, seen: np.where(seen, s, s + number))
+    def add(s: Array, seen: Array) -> Array:
+        return np.where(seen, s, s + number)
+
+    return wrong.shown(hide, add)
 
 
 def filled(way: Callable[[Hide, float], Hide], fill: float) -> Way:
-    said = f"{fill:.3g}".replace("e+0", "e").replace("e+", "e")
-    if way is added:
-        said = f"{OWN}{said}"
+    number = f"{fill:.3g}".replace("e+0", "e").replace("e+", "e")
+    said = f"{OWN}{number}" if way is added else number
     return lambda hide: {said: way(hide, fill)}
+
+
+def every_fill() -> Iterator[Way]:
+    """Each number in the place of −∞, or added to scores where it is large enough to hide them."""
+    for fill in FILLS:
+        yield filled(finite, fill)
+        if abs(fill) > 1:
+            yield filled(added, fill)
 
 
 def fills_shown(case: WrongStep) -> Array:
@@ -111,23 +138,30 @@ def fills_shown(case: WrongStep) -> Array:
     right = case.expected.value
     found = case.found
     if case.first == MASKED:
-        return found[np.isneginf(right) & np.isfinite(found)]
+        is_filled = np.isneginf(right) & np.isfinite(found)
+        return found[is_filled]
+
     scores = case.array_of(case.derivation[MASKED].inputs[0])
     if case.first != WEIGHTS or not isinstance(case.op(WEIGHTS), Softmax) or scores is None:
         return found[:0]
 
+    # Of each row the key of most weight is the seen one that tells most exactly.
     top = right.argmax(axis=-1)[..., None]
-    seen = np.take_along_axis(np.broadcast_to(scores, right.shape), top, -1)
+    seen_score = np.take_along_axis(np.broadcast_to(scores, right.shape), top, -1)
+    seen_weight = np.take_along_axis(found, top, -1)
     with np.errstate(all="ignore"):
-        shown = seen + np.log(found / np.take_along_axis(found, top, -1))
+        shown = seen_score + np.log(found / seen_weight)
 
     sees_some = right.max(axis=-1, keepdims=True) > 0
-    return shown[(right == 0) & np.isfinite(shown) & sees_some]
+    is_hidden = (right == 0) & sees_some
+    return shown[is_hidden & np.isfinite(shown)]
 
 
 def fill_shown(case: WrongStep) -> float | None:
     """The number that stands in the place of −∞, where scores or weights show one and the same."""
-    fills = fills_shown(case) if find_mask(case) else case.found[:0]
+    if not find_mask(case):
+        return None
+    fills = fills_shown(case)
     if not fills.size:
         return None
 
@@ -135,8 +169,13 @@ def fill_shown(case: WrongStep) -> float | None:
     apart = float(np.ptp(fills))
     if apart > MOST_APART * abs(fill):
         return None
-    near = (float(f"{fill:.{digits}g}") for digits in range(1, 17))
-    return next((short for short in near if abs(short - fill) <= apart), fill)
+
+    # The shortest number that all of them may be.
+    for digits in range(1, MOST_DIGITS + 1):
+        short = float(f"{fill:.{digits}g}")
+        if abs(short - fill) <= apart:
+            return short
+    return fill
 
 
 def shows_no_fill(case: WrongStep) -> bool:
@@ -153,11 +192,16 @@ def plant_shown_fill(case: WrongStep) -> Iterator[Plant]:
 def plant_added_to_nan(case: WrongStep) -> Iterator[Plant]:
     """−∞ added to scores of which some are NaN where they are hidden."""
     hide = find_mask(case)
-    scores = case.array_of(case.derivation[MASKED].inputs[0]) if hide else None
-    if hide is None or scores is None or not np.isnan(scores).any():
+    if hide is None:
         return
-    added_mask = wrong.shown(hide, lambda s, seen: s + np.where(seen, 0.0, -np.inf))
-    yield Plant(case.put(MASKED, added_mask))
+    scores = case.array_of(case.derivation[MASKED].inputs[0])
+    if scores is None or not np.isnan(scores).any():
+        return
+
+    def add_mask(s: Array, seen: Array) -> Array:
+        return s + np.where(seen, 0.0, -np.inf)
+
+    yield Plant(case.put(MASKED, wrong.shown(hide, add_mask)))
 
 
 def other_corners(case: WrongStep) -> Iterator[tuple[str, Hide]]:
@@ -165,20 +209,59 @@ def other_corners(case: WrongStep) -> Iterator[tuple[str, Hide]]:
     hide = find_mask(case)
     queries = case.size("query")
     keys = case.size("key")
-    if hide and queries and keys and any(rule.relative for rule in hide.rules):
-        for first, corner in ((0, "top left"), (keys - queries, "bottom right")):
-            if (offset := first + case.begin) != hide.offset:
-                yield corner, replace(hide, offset=offset)
+    if not hide or not queries or not keys:
+        return
+    if not any(rule.relative for rule in hide.rules):
+        return
+
+    corners = {"top left": 0, "bottom right": keys - queries}
+    for corner, first in corners.items():
+        offset = first + case.begin
+        if offset != hide.offset:
+            yield corner, replace(hide, offset=offset)
+
+
+def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
+    for corner, hide in other_corners(case):
+        yield Plant(case.put(MASKED, hide), corner)
 
 
 def near_misses(mistake: str) -> Plants:
     """Plants the rules that people write in place of those there are, as far as they make this mistake."""
-    return lambda case: (
-        Plant(swap_rule(case, rule, other), detail or rule.name)
-        for rule in rules_of_kind(case, VisibilityRule)
-        for name, detail, other in rule.mistaken(case.size("key") or 0)
-        if name == mistake
-    )
+
+    def plants(case: WrongStep) -> Iterator[Plant]:
+        keys = case.size("key") or 0
+        for rule in rules_of_kind(case, VisibilityRule):
+            for name, detail, other in rule.mistaken(keys):
+                if name == mistake:
+                    yield Plant(swap_rule(case, rule, other), detail or rule.name)
+
+    return plants
+
+
+def inverted(hide: Hide) -> Hide:
+    """What should be hidden is seen, and the other way about."""
+    return wrong.shown(hide, lambda s, seen: np.where(seen, -np.inf, s))
+
+
+def given_inverted(hide: Hide) -> Op | dict[str, Op]:
+    """The given mask alone is inverted; where there is no rule beside it, that is all of it."""
+    if not hide.rules:
+        return {}
+    return wrong.Arranged(hide, (wrong.keep_positions, np.logical_not))
+
+
+def given_transposed(hide: Hide) -> Op:
+    return wrong.Arranged(hide, (wrong.keep_positions, wrong.transpose))
+
+
+def without_rule(_: VisibilityRule) -> list[tuple[str, list[VisibilityRule]]]:
+    return [("", [])]
+
+
+def sees_the_future(_: Causal) -> list[tuple[str, list[VisibilityRule]]]:
+    """A query sees itself and what comes after it."""
+    return [("", [Seen(lambda query, key: key >= query)])]
 
 
 FINITE = (
@@ -194,11 +277,9 @@ MASKS = (
         "mask-inverted",
         "the mask is inverted, so that what should be hidden is seen",
         "hide where the mask is False: np.where(mask, scores, -np.inf)",
-        HIDE.instead(lambda hide: wrong.shown(hide, lambda s, seen: np.where(seen, -np.inf, s))),
-        HIDE.where(given_mask).instead(
-            lambda hide: wrong.Arranged(hide, (wrong.keep_positions, np.logical_not)) if hide.rules else {}
-        ),
-        rule_instead(Causal, lambda _: [("", [Seen(lambda query, key: key >= query)])]),
+        HIDE.instead(inverted),
+        HIDE.where(given_mask).instead(given_inverted),
+        rule_instead(Causal, sees_the_future),
         seen="InseeFrLab/torchTextClassifiers#92",
         why="True means “may attend” in one library and “is hidden” in the next.",
         example="masked_scores = np.where(hidden, scaled_scores, -np.inf)",
@@ -224,7 +305,7 @@ MASKS = (
         "padding-ignored",
         "padding is seen",
         "{lengths}",
-        rule_instead(Padding, lambda _: [("", [])]),
+        rule_instead(Padding, without_rule),
         why="The tokenizer's attention_mask is not passed on.",
         meant="padded",
         example="masked_scores = scaled_scores",
@@ -252,9 +333,7 @@ MASKS = (
     ),
     about(MASKED, meant="blind")(
         *FINITE,
-        HIDE.instead(
-            *(filled(way, n) for n in FILLS for way in (finite, added) if abs(n) > 1 or way is finite)
-        ),
+        HIDE.instead(*every_fill()),
         seen="TransformerLensOrg/TransformerLens#318; ohdearquant/lattice#361; awslabs/gluonts#1401",
         why="-1e9 stands in many tutorials; a row that sees nothing then gets equal weights.",
         example="masked_scores = np.where(mask, scaled_scores, -1e9)",
@@ -274,9 +353,7 @@ MASKS = (
         "mask-transposed",
         "the mask is transposed",
         "rows of the mask are queries, columns are keys",
-        HIDE.where(square)
-        .where(given_mask)
-        .instead(lambda hide: wrong.Arranged(hide, (wrong.keep_positions, wrong.transpose))),
+        HIDE.where(square).where(given_mask).instead(given_transposed),
         across=True,
         why="(key, query) where (query, key) is meant: symmetric masks do not show it.",
         meant="masked",
@@ -294,7 +371,7 @@ MASKS = (
         "causal-aligned-wrong",
         "the mask is aligned {}",
         "{offset}; --causal-offset says which is meant (0 is top left, keys − queries bottom right)",
-        lambda case: (Plant(case.put(MASKED, hide), corner) for corner, hide in other_corners(case)),
+        plant_other_corner,
         why="Top-left and bottom-right are the same for as many queries as keys; FlashAttention takes the "
         "other one.",
         meant="cached",

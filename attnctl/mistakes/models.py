@@ -42,17 +42,21 @@ HEAD_NORMS = at(*HEAD_NORMED, RMSNorm, LayerNorm).together(heads_or_once)
 
 
 def not_stretched(op: Rotate) -> dict[str, Op]:
+    if not op.frequencies:
+        return {}
+
     ways: dict[str, Op] = {}
-    if op.frequencies:
-        ways["the frequencies are not stretched"] = replace(op, frequencies=(), factor=1.0)
-        if op.factor != 1:
-            ways[f"the factor {op.factor:g} is left out"] = replace(op, factor=1.0)
-            twice = op.factor**2
-            ways[f"the factor {op.factor:g} is applied twice ({twice:g})"] = replace(op, factor=twice)
-        if op.other:
-            ways[said_of_other(op)] = replace(op, frequencies=op.other, other=())
-        if (blended := blend_reversed(op)) is not None:
-            ways["the blend of long and short waves is the wrong way round: 1 − s for s"] = blended
+    ways["the frequencies are not stretched"] = replace(op, frequencies=(), factor=1.0)
+    if op.factor != 1:
+        twice = op.factor**2
+        ways[f"the factor {op.factor:g} is left out"] = replace(op, factor=1.0)
+        ways[f"the factor {op.factor:g} is applied twice ({twice:g})"] = replace(op, factor=twice)
+    if op.other:
+        ways[said_of_other(op)] = replace(op, frequencies=op.other, other=())
+
+    blended = blend_reversed(op)
+    if blended is not None:
+        ways["the blend of long and short waves is the wrong way round: 1 − s for s"] = blended
     return ways
 
 
@@ -66,25 +70,34 @@ def said_of_other(op: Rotate) -> str:
 def blend_reversed(op: Rotate) -> Rotate | None:
     """Llama 3's frequencies with s and 1 − s exchanged, where they are blended; None where none are."""
     found = np.array(op.frequencies)
-    plain = op.theta ** (-np.arange(len(found)) / len(found))
+    pairs = len(found)
+    plain = op.theta ** (-np.arange(pairs) / pairs)
+
+    # The longest wave is stretched in full.
     factor = plain[-1] / found[-1]
     stretched = plain / factor
     low = np.minimum(plain, stretched)
     high = np.maximum(plain, stretched)
-    between = (found > low * (1 + OF_BLEND)) & (found < high * (1 - OF_BLEND))
-    if factor <= 1 + OF_BLEND or not between.any():
+    is_blended = (found > low * (1 + OF_BLEND)) & (found < high * (1 - OF_BLEND))
+    if factor <= 1 + OF_BLEND or not is_blended.any():
         return None
-    other = np.where(between, plain + stretched - found, found)
+
+    # s · plain + (1 − s) · stretched, and the two exchanged, add up to plain + stretched.
+    other = np.where(is_blended, plain + stretched - found, found)
     return replace(op, frequencies=tuple(map(float, other)))
 
 
 def plant_on_values(case: WrongStep) -> Iterator[Plant]:
     """V normed as K is, without a weight or with that of K."""
+    if HEAD_OUTPUTS not in case.derivation:
+        return
+    values = case.derivation[HEAD_OUTPUTS].inputs[1]
+    if values not in case.derivation:
+        return
+
     for op in at("K_normed", RMSNorm, LayerNorm).right(case).values():
-        values = case.derivation[HEAD_OUTPUTS].inputs[1] if HEAD_OUTPUTS in case.derivation else ""
-        if values not in case.derivation:
-            continue
         yield Plant(case.reading(HEAD_OUTPUTS, values, op))
+
         weights = case.derivation["K_normed"].inputs[1:]
         if weights:
             normed = case.bare(f"{values} normed", op, (values, *weights), values)
@@ -95,26 +108,35 @@ def said_epsilon(eps: float) -> str:
     return f"{abs(eps):.3g}"
 
 
+def with_epsilon(op: RMSNorm | LayerNorm, eps: float) -> Op:
+    return replace(op, eps=abs(eps))
+
+
 def other_epsilon(*names: str) -> Plants:
-    return at(*names, RMSNorm, LayerNorm).fitted(
-        lambda op, eps: replace(op, eps=abs(eps)), EPSILONS, said_epsilon
-    )
+    return at(*names, RMSNorm, LayerNorm).fitted(with_epsilon, EPSILONS, said_epsilon)
+
+
+NORMED_AND_ROTATED = {"Q": ("Q_normed", "Q_rotated"), "K": ("K_normed", "K_rotated")}
 
 
 def plant_other_order(case: WrongStep) -> Iterator[Plant]:
-    pairs = {"Q": ("Q_normed", "Q_rotated"), "K": ("K_normed", "K_rotated")}
-    have_both = [
-        symbol for symbol, names in pairs.items() if all(name in case.derivation for name in names)
-    ]
+    """Q, K or both rotated before they are normed, where the norm is meant to be first; or the reverse."""
+    have_both: list[str] = []
+    for symbol, names in NORMED_AND_ROTATED.items():
+        if all(name in case.derivation for name in names):
+            have_both.append(symbol)
+
     for symbols in all_or_one(*have_both):
         ops: dict[str, Op] = {}
         inputs: dict[str, tuple[str, ...]] = {}
         for symbol in symbols:
-            normed, rotated = (case.derivation[name] for name in pairs[symbol])
+            normed, rotated = (case.derivation[name] for name in NORMED_AND_ROTATED[symbol])
             norm_is_last = rotated.name in normed.inputs
             last, other = (normed, rotated) if norm_is_last else (rotated, normed)
             ops[last.name] = By(turned(last.op, other.op, norm_first=norm_is_last))
             inputs[last.name] = (other.inputs[0], *normed.inputs[1:])
+
+        # A model has one order for both.
         yield Plant(case.put_all(ops, inputs), "before" if norm_is_last else "after")
 
 
@@ -128,44 +150,88 @@ def turned(first: Op, then: Op, *, norm_first: bool) -> Callable[..., Array]:
 def plant_norms_without_weights(case: WrongStep) -> Iterator[Plant]:
     inputs = {name: case.derivation[name].inputs for name in NORMS.right(case)}
     for group in heads_or_once(*inputs):
-        for count in range(1, min(len(inputs[name]) for name in group)):
+        fewest = min(len(inputs[name]) for name in group)
+        for count in range(1, fewest):
             kept = {name: inputs[name][:count] for name in group}
             lost = "bias" if count == 2 else "weight"
             yield Plant(case.rewired(kept), f"the {lost} of {' and '.join(group)}")
 
 
 def of_other_kind(op: RMSNorm | LayerNorm, eps: float) -> Op:
-    return (LayerNorm if isinstance(op, RMSNorm) else RMSNorm)(eps, op.heads, op.plus_one)
+    kind = LayerNorm if isinstance(op, RMSNorm) else RMSNorm
+    return kind(eps, op.heads, op.plus_one)
+
+
+def of_other_kind_alike(op: RMSNorm | LayerNorm) -> Op:
+    return of_other_kind(op, op.eps)
+
+
+def of_other_kind_as_usual(op: RMSNorm | LayerNorm) -> Op:
+    """With the epsilon that libraries have for the other kind."""
+    eps = 1e-5 if isinstance(op, RMSNorm) else 1e-6
+    return of_other_kind(op, eps)
+
+
+def with_other_weight(op: RMSNorm | LayerNorm) -> Op:
+    """1 + weight for the weight, or the other way round."""
+    return replace(op, plus_one=not op.plus_one)
+
+
+def over_other_rows(op: RMSNorm | LayerNorm) -> Op:
+    """Each head a row for all heads, or the other way round."""
+    return replace(op, heads=not op.heads)
 
 
 def plant_split_flat(case: WrongStep) -> Iterator[Plant]:
     """One matrix has the columns of Q and of the gate of each head in turn, and is split in halves."""
-    inputs = [case.derivation[name].inputs for name in ("Q", GATE) if name in case.derivation]
-    if [len(read) for read in inputs] != [2, 2]:  # both, and neither has a bias
+    if "Q" not in case.derivation or GATE not in case.derivation:
+        return
+    of_q = case.derivation["Q"].inputs
+    of_gate = case.derivation[GATE].inputs
+    if len(of_q) != 2 or len(of_gate) != 2:  # one of them has a bias
         return
 
-    (x, w_q), (_, w_gate) = inputs
-
     def first_half(x: Array, w_q: Array, w_gate: Array) -> Array:
-        return side_into_heads(x @ halves(w_q, w_gate)[0], len(w_q))
+        columns, _ = halves(w_q, w_gate)
+        return side_into_heads(x @ columns, len(w_q))
 
     def second_half(x: Array, w_q: Array, w_gate: Array) -> Array:
-        return np.asarray(x @ halves(w_q, w_gate)[1])
+        _, columns = halves(w_q, w_gate)
+        return np.asarray(x @ columns)
 
+    x, w_q = of_q
+    _, w_gate = of_gate
     ops: dict[str, Op] = {"Q": By(first_half), GATE: By(second_half)}
     yield Plant(case.put_all(ops, dict.fromkeys(ops, (x, w_q, w_gate))))
 
 
 def halves(w_q: Array, w_gate: Array) -> list[Array]:
-    both = np.concatenate([w_q, side_into_heads(w_gate, len(w_q))], axis=-1)
+    """(head, d_model, d), (d_model, head·d) -> the two halves of one matrix that has both, by head."""
+    gate_of_heads = side_into_heads(w_gate, len(w_q))
+    both = np.concatenate([w_q, gate_of_heads], axis=-1)
     return np.split(side_by_side(both), 2, axis=-1)
 
 
 def plant_late_gate(case: WrongStep) -> Iterator[Plant]:
     if isinstance(case.op(GATED), Gate) and "output" in case.derivation:
-        _, gate = case.derivation[GATED].inputs
-        ungated = case.put(GATED, Copy(), case.derivation[GATED].inputs[:1])
+        concat, gate = case.derivation[GATED].inputs
+        ungated = case.put(GATED, Copy(), (concat,))
         yield Plant(ungated.then("output", Gate(), gate))
+
+
+def times_gate(z: Array, gate: Array) -> Array:
+    return z * gate
+
+
+def times_silu(z: Array, gate: Array) -> Array:
+    """silu(g) is g · σ(g)."""
+    return z * gate / (1 + np.exp(-gate))
+
+
+def counted_otherwise(op: Temper) -> dict[str, Op]:
+    """Positions from 1 where they are counted from 0, or the other way round."""
+    first = 1 - op.first
+    return {str(first): replace(op, first=first)}
 
 
 TEMPERED = at("Q_tempered", Temper)
@@ -194,7 +260,7 @@ MODELS = (
         "norm-plus-one-wrong",
         "{}: the norm's weight is taken as it is where the model has 1 + weight, or the other way round",
         "{weight}",
-        NORMS.instead(lambda op: replace(op, plus_one=not op.plus_one), say=" and ".join),
+        NORMS.instead(with_other_weight, say=" and ".join),
         why="Gemma keeps weight − 1 in its files; Llama the weight.",
         example="Q_normed = rms(Q) * (1 + Q_norm_weight)",
     ),
@@ -218,11 +284,7 @@ MODELS = (
         "norm-kind-wrong",
         "{}: LayerNorm for RMSNorm, or RMSNorm for LayerNorm",
         "use {norm}: LayerNorm takes off the mean first, RMSNorm does not",
-        NORMS.instead(
-            lambda op: of_other_kind(op, op.eps),
-            lambda op: of_other_kind(op, 1e-5 if isinstance(op, RMSNorm) else 1e-6),
-            say=" and ".join,
-        ),
+        NORMS.instead(of_other_kind_alike, of_other_kind_as_usual, say=" and ".join),
         why="LayerNorm and RMSNorm stand beside each other, and differ by the mean alone.",
         example="Q_normed = rms(Q - Q.mean(axis=-1, keepdims=True)) * Q_norm_weight",
     ),
@@ -239,7 +301,7 @@ MODELS = (
         "norm-over-wrong",
         "{}: each head is normed for itself where all are one row, or the other way round",
         "use {norm}; Qwen3 and Gemma 3 norm each head, OLMo2 all heads as one row",
-        HEAD_NORMS.instead(lambda op: replace(op, heads=not op.heads), say=" and ".join),
+        HEAD_NORMS.instead(over_other_rows, say=" and ".join),
         why="OLMo2 norms all heads as one row, Qwen3 each head for itself.",
         example="Q_normed = rms(Q) * Q_norm_weight.reshape(heads, 1, d_k)",
     ),
@@ -263,12 +325,7 @@ MODELS = (
         "gate-bare",
         "the heads' outputs are multiplied by {}",
         "take the sigmoid of the gate",
-        at(GATED, Gate).by(
-            {
-                "the gate itself": lambda z, g: z * g,
-                "silu of the gate": lambda z, g: z * g / (1 + np.exp(-g)),
-            }
-        ),
+        at(GATED, Gate).by({"the gate itself": times_gate, "silu of the gate": times_silu}),
         why="The gate of a network is silu(x), that of attention σ(x).",
         example="gated = concat * gate",
     ),
@@ -301,7 +358,7 @@ MODELS = (
         "temperature-wrong",
         "the positions of the temperature are counted from {}",
         "{temperature}; Mistral's models count positions from 0, Llama 4 from 1",
-        TEMPERED.instead(lambda op: {f"{1 - op.first}": replace(op, first=1 - op.first)}),
+        TEMPERED.instead(counted_otherwise),
         why="Two families that say the same count positions from 0 and from 1.",
         example="Q_tempered = Q * (1 + 0.5 * np.log(1 + (np.arange(n) + 1) // 2))[:, None]",
     ),
@@ -314,14 +371,21 @@ def by_sink(op: SinkSoftmax, change: Callable[[Array], Array]) -> By:
     return By(lambda s, sink: op.apply(s, change(sink)))
 
 
+def sink_times(op: SinkSoftmax, factor: float) -> By:
+    return by_sink(op, lambda sink: factor * sink)
+
+
+def sink_twice(op: SinkSoftmax) -> By:
+    """exp(sink + ln 2) is 2 exp(sink)."""
+    return by_sink(op, lambda sink: sink + np.log(2))
+
+
 EPSILON = (
     about(WEIGHTS, fitted=True, subject="sink", meant="sink")(
         "sink-factor",
         "the logit of the sink is multiplied by {}",
         "take the sink's logit as it is, beside scores that are scaled already",
-        OF_SINK.fitted(
-            lambda op, by: by_sink(op, lambda sink: by * sink), (0.3, 0.7, 1.44, 3.0, -1.0), spoken
-        ),
+        OF_SINK.fitted(sink_times, (0.3, 0.7, 1.44, 3.0, -1.0), spoken),
         seen="ROCm/rocm-libraries#12229",
         why="It is put beside scores before these are scaled, or where they are in base 2.",
         example="e = np.exp(scaled_scores)\n"
@@ -332,7 +396,7 @@ EPSILON = (
         "sink-twice",
         "the sink is counted twice",
         "add exp(sink − max) to the sum of a row once",
-        OF_SINK.instead(lambda op: by_sink(op, lambda sink: sink + np.log(2))),
+        OF_SINK.instead(sink_twice),
         seen="ROCm/rocm-libraries#12229",
         why="Two parts of the keys begin with it, and both sums are added.",
         example="e = np.exp(scaled_scores)\n"

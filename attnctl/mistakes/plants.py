@@ -30,6 +30,10 @@ T = TypeVar("T")
 R = TypeVar("R", bound=VisibilityRule)
 
 Function = Callable[..., Array]
+Condition = Callable[[WrongStep], bool]
+Say = Callable[[Sequence[str]], str]
+"""What the detail of a plant says of the steps that go wrong."""
+
 Groups = Callable[..., Iterable[tuple[str, ...]]]
 Way = Op | Mapping[str, Op] | Callable[[Any], "Op | Mapping[str, Op]"]
 """Another op, several by the detail that tells them apart, or either as it is made of the right op."""
@@ -43,11 +47,25 @@ def all_or_one(*names: str) -> Iterator[tuple[str, ...]]:
     before_output = tuple(name for name in names if name != OUTPUT)
     several = [group for group in (names, before_output) if len(group) > 1]
     single = [(name,) for name in names]
-    yield from dict.fromkeys([*several, *single, *combinations(names, 2)])
+    pairs = combinations(names, 2)
+
+    # Some groups are the same, as all of two names and their one pair: each is tried once.
+    groups = [*several, *single, *pairs]
+    yield from dict.fromkeys(groups)
 
 
 def square(case: WrongStep) -> bool:
     return case.size("query") == case.size("key")
+
+
+def all_at_once(*names: str) -> list[tuple[str, ...]]:
+    """The one way to make a mistake at several steps that is made at all of them."""
+    return [names] if names else []
+
+
+def anywhere(case: WrongStep) -> bool:
+    """The condition of a mistake that needs no other one than its steps."""
+    return True
 
 
 @dataclass(frozen=True)
@@ -56,38 +74,49 @@ class At:
 
     names: tuple[str, ...]
     kind: type[Op] | tuple[type[Op], ...]
-    condition: Callable[[WrongStep], bool] = field(default=lambda _: True)
+    condition: Condition = field(default=anywhere)
     groups: Groups = all_or_one
     """Which of the steps go wrong together."""
 
-    def where(self, condition: Callable[[WrongStep], bool]) -> At:
-        return replace(self, condition=lambda case: self.condition(case) and condition(case))
+    def where(self, condition: Condition) -> At:
+        """The same steps under one condition more."""
 
-    def together(self, groups: Groups = lambda *names: [names] if names else []) -> At:
+        def both(case: WrongStep) -> bool:
+            return self.condition(case) and condition(case)
+
+        return replace(self, condition=both)
+
+    def together(self, groups: Groups = all_at_once) -> At:
         return replace(self, groups=groups)
 
     def right(self, case: WrongStep) -> dict[str, Any]:
         """The right ops, by step; none where the mistake cannot be made."""
-        ops = {name: case.op(name) for name in self.names}
-        of_kind = {name: op for name, op in ops.items() if isinstance(op, self.kind)}
-        return of_kind if of_kind and self.condition(case) else {}
+        of_kind: dict[str, Any] = {}
+        for name in self.names:
+            op = case.op(name)
+            if isinstance(op, self.kind):
+                of_kind[name] = op
 
-    def instead(
-        self, *ways: Way, reads: int | None = None, say: Callable[[Sequence[str]], str] | None = None
-    ) -> Plants:
+        # A condition may take for granted that there is such a step: it is asked last.
+        if not of_kind or not self.condition(case):
+            return {}
+        return of_kind
+
+    def instead(self, *ways: Way, reads: int | None = None, say: Say | None = None) -> Plants:
         """Plants other ops, which read so many of the inputs; the detail says the way, or the steps."""
 
         def plants(case: WrongStep) -> Iterator[Plant]:
             right = self.right(case)
             for way in ways:
-                by_step = {name: alternatives(way, op) for name, op in right.items()}
-                by_step = {name: ops for name, ops in by_step.items() if ops}
-                for names in self.groups(*by_step):
+                wrong_by_step = alternatives_by_step(way, right)
+                for names in self.groups(*wrong_by_step):
                     inputs = {name: case.derivation[name].inputs[:reads] for name in names}
-                    for detail in by_step[names[0]]:
-                        ops = {name: by_step[name][detail] for name in names}
-                        words = detail or (say(names) if say else "")
-                        yield Plant(case.put_all(ops, inputs), words)
+                    words = say(names) if say else ""
+
+                    first = names[0]
+                    for detail in wrong_by_step[first]:
+                        ops = {name: wrong_by_step[name][detail] for name in names}
+                        yield Plant(case.put_all(ops, inputs), detail or words)
 
         return plants
 
@@ -117,10 +146,12 @@ class At:
                 return
 
             def program(value: float) -> WrongStep:
-                return case.put_all({name: make(op, value) for name, op in right.items()})
+                ops = {name: make(op, value) for name, op in right.items()}
+                return case.put_all(ops)
 
             first_op = next(iter(right.values()))
-            yield from planted_fit(case, program, starts(first_op) if callable(starts) else starts, say)
+            numbers = starts(first_op) if callable(starts) else starts
+            yield from planted_fit(case, program, numbers, say)
 
         return plants
 
@@ -132,21 +163,29 @@ class At:
     ) -> Plants:
         """Plants ops with the candidate that fits best, if one does better than what is right."""
 
-        def tried(case: WrongStep, right: Mapping[str, Any]) -> Iterator[tuple[str, WrongStep]]:
+        def tried(case: WrongStep) -> Iterator[tuple[str, WrongStep]]:
+            right = self.right(case)
+            if not right:
+                return
             for candidate in candidates(case):
                 ops = {name: make(op, candidate) for name, op in right.items()}
                 yield say(candidate), case.put_all(ops)
 
         def plants(case: WrongStep) -> Iterator[Plant]:
-            right = self.right(case)
-            yield from planted_best(case, tried(case, right) if right else ())
+            yield from planted_best(case, tried(case))
 
         return plants
 
 
 def at(*steps_and_kinds: str | type[Op]) -> At:
-    names = [one for one in steps_and_kinds if isinstance(one, str)]
-    kinds = [one for one in steps_and_kinds if not isinstance(one, str)]
+    """Steps by name, and the kinds of op that they may have: any where none is said."""
+    names: list[str] = []
+    kinds: list[type[Op]] = []
+    for one in steps_and_kinds:
+        if isinstance(one, str):
+            names.append(one)
+        else:
+            kinds.append(one)
     return At(tuple(names), tuple(kinds) or (Op,))
 
 
@@ -158,6 +197,12 @@ def alternatives(way: Way, right: Op) -> Mapping[str, Op]:
 # --- rules ---
 
 
+def alternatives_by_step(way: Way, right: Mapping[str, Op]) -> dict[str, Mapping[str, Op]]:
+    """The wrong ops of each step, without the steps that have none."""
+    by_step = {name: alternatives(way, op) for name, op in right.items()}
+    return {name: ops for name, ops in by_step.items() if ops}
+
+
 def find_mask(case: WrongStep) -> Hide | None:
     op = case.op(MASKED)
     return op if isinstance(op, Hide) else None
@@ -165,15 +210,20 @@ def find_mask(case: WrongStep) -> Hide | None:
 
 def rules_of_kind(case: WrongStep, kind: type[R]) -> list[R]:
     hide = find_mask(case)
-    return [rule for rule in (hide.rules if hide else ()) if isinstance(rule, kind)]
+    if hide is None:
+        return []
+    return [rule for rule in hide.rules if isinstance(rule, kind)]
 
 
 def swap_rule(case: WrongStep, rule: VisibilityRule, *others: VisibilityRule) -> WrongStep:
     """Other rules (or none) in the place of one."""
     hide = find_mask(case)
     assert hide is not None  # it has this rule
-    rules = tuple(new for old in hide.rules for new in (others if old is rule else (old,)))
-    return case.put(MASKED, replace(hide, rules=rules))
+    rules: list[VisibilityRule] = []
+    for old in hide.rules:
+        # Two rules may be equal: only the one that is asked for is swapped.
+        rules += others if old is rule else (old,)
+    return case.put(MASKED, replace(hide, rules=tuple(rules)))
 
 
 def rule_instead(kind: type[R], make: Callable[[R], Iterable[tuple[str, list[VisibilityRule]]]]) -> Plants:
@@ -195,15 +245,37 @@ AS_WELL = 1.02
 BY_CHANCE = 1 / 64
 """The part of what rounding one number does by which programs differ that are equal on paper."""
 
+LOST_DIGITS = 64
+"""Units of float64 that sums of a step may be off by, though each of its ops is right."""
+
+MOST_REFINED = 2
+"""Starts that are refined, those that come nearest."""
+
+MOST_STEPS = 12
+"""Steps of Gauss and Newton: from a start that is near, five are enough."""
+
+SETTLED = 1e-12
+"""A value has settled when it moves by no more than this part of it."""
+
+OF_SLOPE = 1e-6
+"""The part by which a value is moved to see the slope: small, and far above what float64 tells apart."""
+
 Program = Callable[[float], WrongStep]
 
 
 def fit_value(case: WrongStep, make: Program, starts: Sequence[float]) -> float | None:
     """The value with which a program best reproduces the step that disagrees; None where none does."""
     misfit_of_right = case.misfit(case.expected.value)
-    nearest = sorted((case.misfit(make(start).value()), start) for start in starts)
-    for misfit, start in nearest[:2]:
-        value = refine_value(case, make, start) if isfinite(misfit) else 0.0
+    by_misfit: list[tuple[float, float]] = []
+    for start in starts:
+        misfit = case.misfit(make(start).value())
+        by_misfit.append((misfit, start))
+    nearest = sorted(by_misfit)[:MOST_REFINED]
+
+    for misfit, start in nearest:
+        if not isfinite(misfit):
+            continue
+        value = refine_value(case, make, start)
         if value and case.misfit(make(value).value()) < misfit_of_right:
             return value
     return None
@@ -213,20 +285,25 @@ def refine_value(case: WrongStep, make: Program, start: float) -> float:
     """The value near this one at which the squares of what is left are least; 0 where none is near."""
     value = start
     largest_step = inf
-    for _ in range(12):  # from a start that is near, five are enough
+    for _ in range(MOST_STEPS):
         step = newton(case, make, value)
-        if not isfinite(step) or abs(step) > 2 * largest_step:
+        diverges = abs(step) > 2 * largest_step
+        if not isfinite(step) or diverges:
             return 0.0
         largest_step = max(abs(step), abs(value))
-        value += float(np.clip(step, -abs(value) / 2, abs(value)))
-        if abs(step) <= 1e-12 * abs(value):
+
+        # The sign stays: numbers of the other sign have starts of their own.
+        least = -abs(value) / 2
+        most = abs(value)
+        value += float(np.clip(step, least, most))
+        if abs(step) <= SETTLED * abs(value):
             break
     return value
 
 
 def newton(case: WrongStep, make: Program, value: float) -> float:
     """The step of Gauss and Newton: ⟨slope, what is left⟩ / ⟨slope, slope⟩."""
-    width = 1e-6 * abs(value)
+    width = OF_SLOPE * abs(value)
     here = make(value).value()
     beside = make(value + width).value()
     if here is None or beside is None:
@@ -237,8 +314,11 @@ def newton(case: WrongStep, make: Program, value: float) -> float:
     slope = slope[is_told]
     if not slope.any():
         return nan
+
     left = (case.found - here)[is_told]
-    return float((slope * left).sum() / (slope * slope).sum())
+    along = (slope * left).sum()
+    squares = (slope * slope).sum()
+    return float(along / squares)
 
 
 def closest(case: WrongStep, tried: Iterable[tuple[T, WrongStep | None]]) -> tuple[T, WrongStep] | None:
@@ -247,8 +327,10 @@ def closest(case: WrongStep, tried: Iterable[tuple[T, WrongStep | None]]) -> tup
     least = case.misfit(case.expected.value)
     best = None
     for detail, program in tried:
-        misfit = inf if program is None else case.misfit(program.value())
-        if program and least - misfit > by_chance:
+        if program is None:
+            continue
+        misfit = case.misfit(program.value())
+        if least - misfit > by_chance:
             least = misfit
             best = (detail, program)
     return best
@@ -261,6 +343,7 @@ def planted_best(case: WrongStep, tried: Iterable[tuple[str, WrongStep | None]])
             if program and detail == case.like.detail:
                 yield Plant(program, detail)
         return
+
     best = closest(case, tried)
     if best:
         detail, program = best
@@ -276,25 +359,26 @@ def planted_fit(
     """
     if case.like:
         number = case.like.number
-        detail = None if number is None else say(number)
-        if number is not None and detail is not None:
-            yield Plant(make(number), detail, number)
+    else:
+        fit = fit_value(case, make, starts)
+        number = as_written(case, make, fit) if fit else None
+    if number is None:
         return
 
-    value = fit_value(case, make, starts)
-    if not value:
-        return
-    by_rounding = 64 * FLOAT64.unit * size_of(case.found)
+    detail = say(number)
+    if detail is not None:
+        yield Plant(make(number), detail, number)
+
+
+def as_written(case: WrongStep, make: Program, value: float) -> float:
+    """The first number that people write and that fits as well as this value; else the value."""
+    by_rounding = LOST_DIGITS * FLOAT64.unit * size_of(case.found)
     most = AS_WELL * case.misfit(make(value).value()) + by_rounding
     for short in people_write(value):
         is_near = abs(short - value) <= abs(value) / 4
         if is_near and case.misfit(make(short).value()) <= most:
-            value = short
-            break
-
-    detail = say(value)
-    if detail is not None:
-        yield Plant(make(value), detail, value)
+            return short
+    return value
 
 
 def people_write(value: float) -> Iterator[float]:
@@ -302,22 +386,30 @@ def people_write(value: float) -> Iterator[float]:
     sign = 1.0 if value > 0 else -1.0
     for digits in (1, 2):
         yield float(f"{value:.{digits}g}")
+
+    # Beyond these the square, or one over it, is no number that could be told from a whole one.
+    has_square = 1e-9 < abs(value) < 1e9
     for power in (2, -2):
-        whole = round(abs(value) ** power) if 1e-9 < abs(value) < 1e9 else 0
+        whole = round(abs(value) ** power) if has_square else 0
         if 0 < whole < 100_000:  # above this every number is near the root of a whole one
             yield float(sign * whole ** (1 / power))
+
     yield float(f"{value:.3g}")
 
 
 def rounding_floor(case: WrongStep) -> float:
     """What rounding one number of a step does, root mean square."""
     unit = case.record.precision(case.first).unit
-    return max(unit, 64 * FLOAT64.unit) * size_of(case.found)
+    least_unit = LOST_DIGITS * FLOAT64.unit
+    return max(unit, least_unit) * size_of(case.found)
 
 
 def size_of(array: Array) -> float:
+    """The root mean square of the numbers that are finite."""
     finite = array[np.isfinite(array)]
-    return float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
+    if not finite.size:
+        return 0.0
+    return float(np.sqrt(np.mean(np.square(finite))))
 
 
 def spoken(value: float, right: float = 1.0) -> str:
@@ -347,17 +439,32 @@ def in_digits(value: float, right: float = 1.0, fewest: int = 4) -> str:
 
 def ends(size: int) -> list[int]:
     """Distances to try on an axis of this size: all near ones, then powers of two and those beside them."""
-    far = {2**power + by for power in range(6, size.bit_length() + 1) for by in (-1, 0, 1)}
-    return [at for at in range(size) if at <= 64 or at in far or size - at <= 32]
+    far: set[int] = set()
+    for power in range(6, size.bit_length() + 1):
+        whole = 2**power
+        far |= {whole - 1, whole, whole + 1}
+
+    def is_tried(distance: int) -> bool:
+        from_the_end = size - distance
+        return distance <= 64 or from_the_end <= 32 or distance in far
+
+    return [distance for distance in range(size) if is_tried(distance)]
 
 
 def shifts(most: int) -> list[int]:
     """Distances to try both ways, up to this one, and 64 at most."""
-    return [by for by in range(-min(most, 64), min(most, 64) + 1) if by]
+    farthest = min(most, 64)
+    return [by for by in range(-farthest, farthest + 1) if by]
+
+
+LARGEST_BLOCK = 2**11
+OTHER_BLOCKS = {3, 5, 6, 10, 12, 20, 24, 40, 48, 80, 96, 100, 160, 192}
+"""Sizes of blocks that kernels and tests have beside powers of two."""
 
 
 def blocks_of_keys(case: WrongStep) -> list[int]:
     """Sizes of blocks that keys may be cut into; larger ones, too, where another case has one."""
-    size = 2**11 + 1 if case.like else case.size("key") or 0
-    usual = {2**power for power in range(1, 12)} | {3, 5, 6, 10, 12, 20, 24, 40, 48, 80, 96, 100, 160, 192}
-    return sorted(block for block in usual if block < size)
+    keys = case.size("key") or 0
+    size = LARGEST_BLOCK + 1 if case.like else keys
+    powers = {2**power for power in range(1, 12)}
+    return sorted(block for block in powers | OTHER_BLOCKS if block < size)

@@ -1,8 +1,8 @@
-"""Mistakes in telling tokens where they stand: rotations and sinusoids."""
+"""Mistakes in turning queries and keys by their positions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import pi
@@ -12,21 +12,24 @@ import numpy as np
 from attnctl.evidence.precision import BFLOAT16, FLOAT16, round_to
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS
-from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Op, Project, Rotate, Sinusoid
+from attnctl.math.ops import Copy, MatMul, MatMulT, Op, Project, Rotate
 from attnctl.mistakes import wrong
 from attnctl.mistakes.fixes import base_of, number
 from attnctl.mistakes.mistake import Plant, WrongStep, about
-from attnctl.mistakes.plants import all_or_one, at, ends, planted_best, planted_fit, shifts, spoken_after
+from attnctl.mistakes.plants import all_or_one, at, ends, planted_best, planted_fit
 
 TURNED = ("Q_rotated", "K_rotated")
-ROTATIONS, ADDED = at(*TURNED, Rotate), at("X", Add)
+
+ROTATIONS = at(*TURNED, Rotate)
 BOTH = ROTATIONS.together()
 
 THETAS = (3.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 5e5, 1e6, 3e6, 1e7)
 
 
 def option_number(value: float) -> str:
-    return f"{value:.6g}" if value != round(value) or abs(value) >= 1e15 else f"{value:.0f}"
+    """A number as an option takes it: whole ones without a point."""
+    is_whole = value == round(value) and abs(value) < 1e15
+    return f"{value:.0f}" if is_whole else f"{value:.6g}"
 
 
 def by_angles(op: Rotate, change: Callable[[Array], Array]) -> Op:
@@ -34,19 +37,35 @@ def by_angles(op: Rotate, change: Callable[[Array], Array]) -> Op:
 
 
 def plant_other_theta(case: WrongStep) -> Iterator[Plant]:
-    bases = [base_of(op) for op in ROTATIONS.right(case).values()]
-    meant = next((f"{number(base)} is meant" for base in bases if base), "other frequencies are meant")
-    yield from BOTH.fitted(of_base, THETAS, lambda theta: f"{option_number(theta)}, where {meant}")(case)
+    meant = "other frequencies are meant"
+    for op in ROTATIONS.right(case).values():
+        base = base_of(op)
+        if base:
+            meant = f"{number(base)} is meant"
+            break
+
+    def say(theta: float) -> str:
+        return f"{option_number(theta)}, where {meant}"
+
+    yield from BOTH.fitted(of_base, THETAS, say)(case)
 
 
 def plant_mixed_bases(case: WrongStep) -> Iterator[Plant]:
     """Another base for queries or for keys alone, unless the other ones are known to be wrong."""
     right = ROTATIONS.right(case)
-    for name in right if len(right) > 1 else ():
+    if len(right) < 2:
+        return
+
+    for name in right:
         (other,) = right.keys() - {name}
-        alone = case.first == name if other in case.record else case.first not in right
-        if alone and other not in case.walk.wrong:
-            yield from at(name, Rotate).fitted(of_base, THETAS, partial(say_base, name[0]))(case)
+        if other in case.walk.wrong:
+            continue
+
+        # Where the other one is recorded it is right, and this one is the wrong step itself.
+        is_alone = case.first == name if other in case.record else case.first not in right
+        if is_alone:
+            say = partial(say_base, name[0])
+            yield from at(name, Rotate).fitted(of_base, THETAS, say)(case)
 
 
 def of_base(op: Rotate, theta: float) -> Rotate:
@@ -59,7 +78,47 @@ def say_base(letter: str, theta: float) -> str:
 
 def without_sine(op: Rotate) -> Op:
     """The mean of the rotation and of the one back."""
-    return wrong.By(lambda x: (op.apply(x) + replace(op, back=not op.back).apply(x)) / 2)
+    opposite = replace(op, back=not op.back)
+    return wrong.By(lambda x: (op.apply(x) + opposite.apply(x)) / 2)
+
+
+def sine_and_cosine_exchanged(op: Rotate) -> Op:
+    """The cosine of π/2 − α is the sine of α."""
+    return by_angles(op, lambda angle: pi / 2 - angle)
+
+
+def backwards(op: Rotate) -> Op:
+    return by_angles(op, np.negative)
+
+
+def stretched(op: Rotate, factor: float) -> Op:
+    return by_angles(op, lambda angle: factor * angle)
+
+
+def other_pairs(op: Rotate) -> Op:
+    """Neighbours for halves, or halves for neighbours."""
+    return replace(op, interleaved=not op.interleaved)
+
+
+def from_0(op: Rotate) -> Op | dict[str, Op]:
+    return replace(op, start=0) if np.any(op.start) else {}
+
+
+def say_from_0(names: Sequence[str]) -> str:
+    letters = " and ".join(name[0] for name in names)
+    return f"{letters} from 0"
+
+
+def turned_twice(op: Rotate) -> Op:
+    return wrong.Then(op, op)
+
+
+def turned_over_heads(op: Rotate) -> Op:
+    return wrong.Arranged(op, (wrong.swap_heads,), wrong.swap_heads)
+
+
+def has_heads(case: WrongStep) -> bool:
+    return (case.size("head") or 1) > 1
 
 
 def frequencies_of(case: WrongStep, op: Rotate) -> Array:
@@ -67,7 +126,10 @@ def frequencies_of(case: WrongStep, op: Rotate) -> Array:
     if op.frequencies:
         return np.array(op.frequencies)
     dims = op.dims or (case.size("d_k") or 0) - op.first
-    return np.array(op.theta ** (-2.0 * np.arange(dims // 2) / dims)) if dims > 1 else np.zeros(0)
+    if dims <= 1:
+        return np.zeros(0)
+    pairs = np.arange(dims // 2)
+    return np.array(op.theta ** (-2.0 * pairs / dims))
 
 
 def plant_in_half(case: WrongStep) -> Iterator[Plant]:
@@ -76,40 +138,49 @@ def plant_in_half(case: WrongStep) -> Iterator[Plant]:
     for names in all_or_one(*right):
         for precision in (BFLOAT16, FLOAT16):
             to_half = partial(round_to, precision=precision)
-            ways: dict[str, dict[str, Op]] = {"frequencies": {}, "angles": {}, "positions": {}}
+            frequencies: dict[str, Op] = {}
+            angles: dict[str, Op] = {}
+            positions: dict[str, Op] = {}
             for name in names:
                 op = right[name]
-                frequencies = frequencies_of(case, op)
-                if not frequencies.size:  # a rotation of no columns
+                own = frequencies_of(case, op)
+                if not own.size:  # a rotation of no columns
                     return
 
-                rounded = tuple(map(float, to_half(frequencies)))
-                ways["frequencies"][name] = replace(op, frequencies=rounded)
-                ways["angles"][name] = by_angles(op, to_half)
-                ways["positions"][name] = by_angles(op, partial(at_rounded, frequencies, to_half))
+                rounded = tuple(map(float, to_half(own)))
+                frequencies[name] = replace(op, frequencies=rounded)
+                angles[name] = by_angles(op, to_half)
+                positions[name] = by_angles(op, partial(at_rounded, own, to_half))
 
-            for what, ops in ways.items():
-                yield Plant(case.put_all(ops), f"{what} are rounded to {precision.name}")
+            said = f"are rounded to {precision.name}"
+            yield Plant(case.put_all(frequencies), f"frequencies {said}")
+            yield Plant(case.put_all(angles), f"angles {said}")
+            yield Plant(case.put_all(positions), f"positions {said}")
 
 
 def at_rounded(frequencies: Array, to_half: Callable[[Array], Array], angle: Array) -> Array:
     """The angles of positions that were rounded."""
-    return to_half(np.rint(angle / frequencies)) * frequencies
+    positions = np.rint(angle / frequencies)
+    return to_half(positions) * frequencies
 
 
 def in_other_columns(op: Rotate) -> dict[str, Op]:
     """The right numbers in other columns: pairs side by side for halves, or halves for pairs."""
-    said = "all firsts of the pairs, then all seconds" if op.interleaved else "pair by pair"
 
     def moved(x: Array) -> Array:
         turned = op.apply(x)
-        pairs = len(op.frequencies) or (op.dims or x.shape[-1] - op.first) // 2
+        dims = op.dims or x.shape[-1] - op.first
+        pairs = len(op.frequencies) or dims // 2
+
+        shape = (pairs, 2) if op.interleaved else (2, pairs)
         columns = np.arange(2 * pairs)
-        order = columns.reshape((pairs, 2) if op.interleaved else (2, pairs)).T.ravel()
+        order = columns.reshape(shape).T.ravel()
+
         out = turned.copy()
         out[..., op.first : op.first + 2 * pairs] = turned[..., op.first + order]
         return out
 
+    said = "all firsts of the pairs, then all seconds" if op.interleaved else "pair by pair"
     return {said: wrong.By(moved)}
 
 
@@ -119,29 +190,56 @@ def other_dims(case: WrongStep) -> list[int]:
     return [dims for dims in range(2, d + 1, 2) if right != {dims}]
 
 
+def with_dims(op: Rotate, dims: int) -> Rotate:
+    return replace(op, dims=dims)
+
+
+Moves = dict[str, int]
+"""By how many positions each rotation is off, by step."""
+
+
 def plant_other_starts(case: WrongStep) -> Iterator[Plant]:
     right = ROTATIONS.right(case)
-    size = max(case.size("query") or 0, case.size("key") or 0)
-    moves = [by for end in ends(size + 1) for by in (end, -end) if by]
-    past = [op.start for op in right.values() if isinstance(op.start, int) and op.start]
-    groups = list(all_or_one(*right))
 
-    def make(move_of: dict[str, int]) -> WrongStep:
+    def make(moves: Moves) -> WrongStep:
         ops: dict[str, Op] = {}
-        for name, by in move_of.items():
-            ops[name] = replace(right[name], start=move_position(right[name].start, by))
+        for name, by in moves.items():
+            start = move_position(right[name].start, by)
+            ops[name] = replace(right[name], start=start)
         return case.put_all(ops)
 
-    def say(move_of: dict[str, int]) -> str:
-        words = [f"{name[0]} {abs(by)} too {'late' if by > 0 else 'early'}" for name, by in move_of.items()]
-        return " and ".join(words)
-
     # Where the wrong step is a rotation, it looks the same whether the other one is moved, too, or not.
+    groups = list(all_or_one(*right))
     is_tied = case.first in right
-    for together in [[names] for names in groups] if is_tied else [groups]:
-        ways = [dict.fromkeys(names, by) for by in moves for names in together]
-        ways += [dict.fromkeys(right, -by) for by in past]
-        yield from planted_best(case, ((say(way), make(way)) for way in ways))
+    tried_together = [[names] for names in groups] if is_tied else [groups]
+    for together in tried_together:
+        ways = list_moves(case, right, together)
+        yield from planted_best(case, ((say_moves(moves), make(moves)) for moves in ways))
+
+
+def list_moves(
+    case: WrongStep, right: Mapping[str, Rotate], groups: Sequence[Sequence[str]]
+) -> list[Moves]:
+    """Each group of rotations moved by as much, both ways; and all of them back by what a cache holds."""
+    size = max(case.size("query") or 0, case.size("key") or 0)
+    moves: list[Moves] = []
+    for end in filter(None, ends(size + 1)):
+        for by in (end, -end):
+            moves += [dict.fromkeys(names, by) for names in groups]
+
+    for op in right.values():
+        if isinstance(op.start, int) and op.start:
+            moves.append(dict.fromkeys(right, -op.start))
+    return moves
+
+
+def say_moves(moves: Moves) -> str:
+    """Q 2 too late and K 2 too late."""
+    words: list[str] = []
+    for name, by in moves.items():
+        late = "late" if by > 0 else "early"
+        words.append(f"{name[0]} {abs(by)} too {late}")
+    return " and ".join(words)
 
 
 def two_turned(case: WrongStep) -> bool:
@@ -149,45 +247,61 @@ def two_turned(case: WrongStep) -> bool:
 
 
 def move_position(start: int | tuple[int, ...], by: int) -> int | tuple[int, ...]:
-    return start + by if isinstance(start, int) else tuple(position + by for position in start)
+    if isinstance(start, int):
+        return start + by
+    return tuple(position + by for position in start)
 
 
 def plant_on_values(case: WrongStep) -> Iterator[Plant]:
     turn = case.op("K_rotated")
     if not isinstance(turn, Rotate):
         return
+
+    def then_turned(op: Op) -> Op:
+        return wrong.Then(op, turn)
+
     if case.first == "V" or "V" not in case.record:
-        yield from at("V", Project).instead(lambda op: wrong.Then(op, turn))(case)
-    values = case.derivation[HEAD_OUTPUTS].inputs[1] if isinstance(case.op(HEAD_OUTPUTS), MatMul) else ""
-    if values in case.derivation:
-        yield Plant(case.reading(HEAD_OUTPUTS, values, turn))
+        yield from at("V", Project).instead(then_turned)(case)
+
+    if isinstance(case.op(HEAD_OUTPUTS), MatMul):
+        _, values = case.derivation[HEAD_OUTPUTS].inputs
+        if values in case.derivation:
+            yield Plant(case.reading(HEAD_OUTPUTS, values, turn))
 
 
 def plant_before_split(case: WrongStep) -> Iterator[Plant]:
     """All columns of a token turned together, as if it were one head; the projections show it, too."""
-    yield from BOTH.instead(lambda op: wrong.By(rotate_side_by_side(op)))(case)
+    yield from BOTH.instead(turned_side_by_side)(case)
+
     ops: dict[str, Op] = {}
     for name, op in ROTATIONS.right(case).items():
-        project = case.op(name[0])
+        letter = name[0]
+        project = case.op(letter)
         if isinstance(project, Project):
-            ops |= {name[0]: wrong.Then(project, wrong.By(rotate_side_by_side(op))), name: Copy()}
+            ops[letter] = wrong.Then(project, turned_side_by_side(op))
+            ops[name] = Copy()
     if ops:
         yield Plant(case.put_all(ops))
 
 
-def rotate_side_by_side(op: Rotate) -> Callable[[Array], Array]:
+def turned_side_by_side(op: Rotate) -> wrong.By:
+    """The rotation of heads side by side, as if they were the columns of one."""
     wide = replace(op, dims=None)
 
     def turned(x: Array) -> Array:
-        rows = wide.apply(wrong.side_by_side(x)[..., None, :, :])[..., 0, :, :]
-        return wrong.side_into_heads(rows, x.shape[-3])
+        heads = x.shape[-3]
+        one_head = wrong.side_by_side(x)[..., None, :, :]
+        rows = wide.apply(one_head)[..., 0, :, :]
+        return wrong.side_into_heads(rows, heads)
 
-    return turned
+    return wrong.By(turned)
 
 
 def plant_unasked_rotation(case: WrongStep) -> Iterator[Plant]:
-    if not isinstance(case.op("scores"), MatMulT) or ROTATIONS.right(case) or (case.size("d_k") or 1) % 2:
+    has_pairs = (case.size("d_k") or 1) % 2 == 0
+    if not isinstance(case.op("scores"), MatMulT) or ROTATIONS.right(case) or not has_pairs:
         return
+
     q, k = case.derivation["scores"].inputs
     for interleaved, option in ((False, ""), (True, " --interleaved")):
 
@@ -201,81 +315,10 @@ def plant_unasked_rotation(case: WrongStep) -> Iterator[Plant]:
         yield from planted_fit(case, make, THETAS, say)
 
 
-def plant_other_rows(case: WrongStep) -> Iterator[Plant]:
-    """Rows of a learned table that are so many before or after those that are meant."""
-    learned = case.record.plan.learned
-    if learned is None or not ADDED.right(case):
-        return
-    last = len(learned.rows) - 1
-    for by in shifts(last):
-        read = learned.read + by
-        if read.min() < 0 or read.max() > last:
-            continue
-        rows = learned.rows[read]
-
-        def others(e: Array, _: Array, rows: Array = rows) -> Array:
-            return e + rows.astype(e.dtype)
-
-        late = "late" if by > 0 else "early"
-        yield Plant(case.put("X", wrong.By(others)), f"rows of the table are read {abs(by)} too {late}")
-
-
-SUMS = (-1.0, 0.3, 2.0, 8.0, 30.0)
-SAID = "positions are multiplied by ", "embeddings are multiplied by "
-
-
-def plant_other_sinusoids(case: WrongStep) -> Iterator[Plant]:
-    """Sinusoids from another position, or in other columns."""
-    op = case.op("positions")
-    if not isinstance(op, Sinusoid):
-        return
-    table = op.apply()
-    columns = np.arange(op.d_model)
-    orders = {
-        "cosines stand before sines": columns ^ 1 if op.d_model % 2 == 0 else columns,
-        "all sines stand before all cosines": np.concatenate([columns[0::2], columns[1::2]]),
-    }
-    for said, order in orders.items():
-        yield Plant(case.put("positions", wrong.By(lambda order=order: table[:, order])), said)
-    for start in (op.start - 1, op.start + 1):
-        yield Plant(case.put("positions", replace(op, start=start)), f"positions begin at {start}")
-
-
-def plant_other_waves(case: WrongStep) -> Iterator[Plant]:
-    """Sinusoids whose waves have other lengths, or that are all sines."""
-    op = case.op("positions")
-    if not isinstance(op, Sinusoid):
-        return
-    places = op.positions_of_rows[:, None]
-    columns = np.arange(op.d_model)
-    pairs = columns // 2
-    exponents = {
-        "its exponent counts columns, and not pairs of them": columns / op.d_model,
-        "its exponent counts columns twice, and not pairs of them": 2 * columns / op.d_model,
-        "its exponent is 4i / d and not 2i / d": 4 * pairs / op.d_model,
-        "its exponent is i / d and not 2i / d": pairs / op.d_model,
-        "its exponent has the other sign, so that waves grow shorter": -2 * pairs / op.d_model,
-    }
-    for said, exponent in exponents.items():
-        yield Plant(case.put("positions", wrong.By(partial(waves_of, places, exponent))), said)
-
-    angles = places * 10000.0 ** (-2 * pairs / op.d_model)
-    yield Plant(case.put("positions", wrong.By(lambda: np.sin(angles))), "every column is a sine")
-    yield Plant(case.put("positions", wrong.By(lambda: np.cos(angles))), "every column is a cosine")
-
-
-def waves_of(places: Array, exponent: Array) -> Array:
-    """Sines in even columns and cosines in odd ones, of angles place / 10000^exponent."""
-    angles = places * 10000.0**-exponent
-    is_even = np.arange(len(exponent)) % 2 == 0
-    return np.where(is_even, np.sin(angles), np.cos(angles))
-
-
 ELSEWHERE = "positions are counted from elsewhere: {}"
 COUNT_FROM = "{starts}"
 
 of_rotation = about(*TURNED, subject="rotary", meant="rotary")
-of_embeddings = about("X", meant="sinusoidal")
 of_angles = about(*TURNED, subject="rotary", meant="rotary", fitted=True)
 
 POSITIONS = (
@@ -283,7 +326,7 @@ POSITIONS = (
         "rotary-pairs-wrong",
         "the wrong columns are turned together: neighbours for halves, or halves for neighbours",
         "{pairs} (--interleaved says neighbours)",
-        ROTATIONS.instead(lambda op: replace(op, interleaved=not op.interleaved)),
+        ROTATIONS.instead(other_pairs),
         why="GPT-J turns neighbours, Llama halves: weights of one need the pairs of the other.",
         example="Q_rotated, K_rotated = (rotate(x, neighbours=True) for x in (Q, K))",
     ),
@@ -291,10 +334,7 @@ POSITIONS = (
         "rotary-start",
         ELSEWHERE,
         COUNT_FROM,
-        ROTATIONS.instead(
-            lambda op: replace(op, start=0) if np.any(op.start) else {},
-            say=lambda names: f"{' and '.join(name[0] for name in names)} from 0",
-        ),
+        ROTATIONS.instead(from_0, say=say_from_0),
         seen="lucidrains/rotary-embedding-torch#11; skyzh/tiny-llm#46",
         why="Positions counted from 1, or from the padding on the left.",
         example="Q_rotated, K_rotated = (rotate(x, positions=np.arange(n) + 1) for x in (Q, K))",
@@ -321,7 +361,7 @@ POSITIONS = (
         "rotary-twice",
         "queries and keys are rotated twice",
         "turn each once: what comes from a cache is turned already",
-        ROTATIONS.instead(lambda op: wrong.Then(op, op)),
+        ROTATIONS.instead(turned_twice),
         why="Keys from a cache are turned already, and turned again with the rest.",
         example="Q_rotated, K_rotated = rotate(rotate(Q)), rotate(rotate(K))",
     ),
@@ -329,7 +369,7 @@ POSITIONS = (
         "rotary-backwards",
         "the rotation goes the other way, its sine with the wrong sign",
         "take a·cos − b·sin for the first of a pair and a·sin + b·cos for the second",
-        ROTATIONS.instead(lambda op: by_angles(op, np.negative)),
+        ROTATIONS.instead(backwards),
         why="The minus stands at the other sine: products of Q and K cannot tell, caches can.",
         example="Q_rotated, K_rotated = (rotate(x, positions=-np.arange(n)) for x in (Q, K))",
     ),
@@ -337,7 +377,7 @@ POSITIONS = (
         "rotary-sine-cosine",
         "sine and cosine are exchanged in the rotation",
         "take a·cos − b·sin for the first of a pair and a·sin + b·cos for the second",
-        ROTATIONS.instead(lambda op: by_angles(op, lambda angle: pi / 2 - angle)),
+        ROTATIONS.instead(sine_and_cosine_exchanged),
         why="(sin, cos) is returned where (cos, sin) is unpacked.",
         example="Q_rotated, K_rotated = (rotate(x, exchanged=True) for x in (Q, K))",
     ),
@@ -355,9 +395,7 @@ POSITIONS = (
         "rotary-over-heads",
         "positions are counted along the axis of heads, so that every token is turned alike",
         "turn (head, token, d): x.swapaxes(0, 1) of (token, head, d), before and after",
-        ROTATIONS.where(lambda case: (case.size("head") or 1) > 1).instead(
-            lambda op: wrong.Arranged(op, (wrong.swap_heads,), wrong.swap_heads)
-        ),
+        ROTATIONS.where(has_heads).instead(turned_over_heads),
         why="(n, head, d) is handed to a function that takes (head, n, d), or the other way about.",
         seen="mlfoundations/open_lm#4",
         example="Q_rotated, K_rotated = (rotate(x.swapaxes(0, 1)).swapaxes(0, 1) for x in (Q, K))",
@@ -378,20 +416,9 @@ POSITIONS = (
         why="The rotation is applied to (n, heads · d), before the heads are split.",
         example="Q_rotated, K_rotated = (split(rotate(merge(x))) for x in (Q, K))",
     ),
-    of_embeddings(
-        "positions-missing",
-        "positions are not added to the embeddings",
-        "attend over embeddings + positions",
-        ADDED.without(),
-        why="The embeddings go into attention before the line that adds positions.",
-        example="X = embeddings",
-    ),
 )
 
-
 IN_CHUNKS = "rows of time, height and width go by chunks of columns (T T H H W W), not in turn (T H W)"
-
-
 IN_TURN = "rows of time, height and width go in turn (T H W), not by chunks of columns (T T H H W W)"
 
 
@@ -399,11 +426,16 @@ def at_other_places(op: Rotate) -> dict[str, Op]:
     """Slots in place of the positions that are given, or positions begun again at 0."""
     if not op.places:
         return {}
+
     places = np.array(op.places)
     again = places - places[..., :1]
-    ways: dict[str, Op] = {"the slot of each token is taken for its position": replace(op, places=())}
-    ways["positions begin again at 0"] = replace(op, places=to_places(again))
-    if len(places) == 3:
+    ways: dict[str, Op] = {
+        "the slot of each token is taken for its position": replace(op, places=()),
+        "positions begin again at 0": replace(op, places=to_places(again)),
+    }
+
+    has_time_height_width = len(places) == 3
+    if has_time_height_width:
         if op.sections and not op.sections_in_turn:
             ways[IN_TURN] = replace(op, sections_in_turn=True)
         else:
@@ -413,7 +445,9 @@ def at_other_places(op: Rotate) -> dict[str, Op]:
 
 
 def to_places(places: Array) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    return tuple(tuple(tuple(map(int, row)) for row in part) for part in places.tolist())
+    """Positions as an op keeps them."""
+    parts = places.tolist()
+    return tuple(tuple(tuple(map(int, row)) for row in part) for part in parts)
 
 
 FITTED_POSITIONS = (
@@ -471,7 +505,7 @@ FITTED_POSITIONS = (
         "rotary-dims",
         "the first {} columns of each head are rotated",
         "{dims}; if these are meant, say --rotary-dims {}",
-        BOTH.best(lambda op, dims: replace(op, dims=dims), other_dims),
+        BOTH.best(with_dims, other_dims),
         why="GPT-NeoX and Phi turn only a part of the columns (partial_rotary_factor).",
         example="Q_rotated, K_rotated = (np.concatenate([rotate(x[..., :2]), x[..., 2:]], axis=-1) for x "
         "in (Q, K))",
@@ -486,11 +520,7 @@ FITTED_POSITIONS = (
         "rotary-stretched",
         "positions are multiplied by {} before the rotation",
         "turn by whole positions",
-        BOTH.fitted(
-            lambda op, by: by_angles(op, lambda angle: by * angle),
-            (0.1, 0.25, 0.5, 0.9, 1.1, 2.0, 4.0),
-            option_number,
-        ),
+        BOTH.fitted(stretched, (0.1, 0.25, 0.5, 0.9, 1.1, 2.0, 4.0), option_number),
         why="Position interpolation for longer contexts, left on.",
         example="Q_rotated, K_rotated = (rotate(x, positions=np.arange(n) / 4) for x in (Q, K))",
     ),
@@ -501,42 +531,5 @@ FITTED_POSITIONS = (
         plant_unasked_rotation,
         why="The layer is one of those without rotation (SmolLM3, Cohere 2), or has learnt positions.",
         example="scores = rotate(Q) @ rotate(K).swapaxes(-1, -2)",
-    ),
-    about("positions", fitted=True, meant="sinusoidal")(
-        "sinusoids-wrong",
-        "{}",
-        "take sin(pos / 10000^(2i/d)) in column 2i and the cosine in column 2i + 1, pos from 0",
-        plant_other_sinusoids,
-        why="Sines in the first half and cosines in the second, as tensor2tensor has them.",
-        example="positions = np.concatenate([positions[:, ::2], positions[:, 1::2]], axis=-1)",
-    ),
-    about("positions", fitted=True, meant="sinusoidal")(
-        "sinusoid-waves-wrong",
-        "the waves of the positions are others: {}",
-        "take sin(pos / 10000^(2i/d)) in column 2i and its cosine in column 2i + 1",
-        plant_other_waves,
-        why="i counts pairs of columns; a loop or an arange over all columns counts something else.",
-        example="column = np.arange(d_model)\n"
-        "angles = np.arange(n)[:, None] / 10000 ** (column / d_model)\n"
-        "positions = np.where(column % 2 == 0, np.sin(angles), np.cos(angles))",
-    ),
-    about("X", fitted=True, meant="learned")(
-        "positions-start",
-        ELSEWHERE,
-        "read the row of each token's own position",
-        plant_other_rows,
-        seen="sbryngelson/ANEForge#257; huggingface/sentence-transformers#3879",
-        why="RoBERTa and OPT count from 2, behind the row of padding; BERT and GPT-2 from 0.",
-        example="X = embeddings + table[np.arange(n) + 2]",
-    ),
-    of_embeddings(
-        "positions-wrong",
-        "{} before they are added",
-        "add embeddings and positions as they are",
-        ADDED.fitted(lambda _, by: wrong.By(lambda e, p: e + by * p), SUMS, spoken_after(SAID[0])),
-        ADDED.fitted(lambda _, by: wrong.By(lambda e, p: by * e + p), SUMS, spoken_after(SAID[1])),
-        fitted=True,
-        why="The original transformer multiplies embeddings by √d_model before it adds positions.",
-        example="X = embeddings * np.sqrt(d_model) + positions",
     ),
 )

@@ -18,6 +18,7 @@ from attnctl.math.ops import (
     MatMul,
     MatMulT,
     Merge,
+    Op,
     Project,
     Scale,
     ScaleHeads,
@@ -28,9 +29,12 @@ from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Plant, Plants, WrongStep, about
 from attnctl.mistakes.plants import all_or_one, at, planted_fit, spoken, spoken_after, square
 
-PROJECTED, CROSSED = ("Q", "K", "V"), {"Q": "K", "K": "Q"}
+PROJECTED = ("Q", "K", "V")
+CROSSED = {"Q": "K", "K": "Q"}
 DEQUANTISED = ("K_dequantised", "V_dequantised")
-MADE, OUT = at(*PROJECTED, Project), at("output", MatMul)
+
+MADE = at(*PROJECTED, Project)
+OUT = at("output", MatMul)
 
 
 def projections(case: WrongStep) -> tuple[str, ...]:
@@ -42,17 +46,29 @@ def turn_square(case: WrongStep, name: str) -> wrong.Move | None:
     weight = case.derivation[name].inputs[1]
     if weight not in case.record:
         return None
+
     *heads, rows, columns = case.record.trace[weight].shape
     if heads and heads[0] * columns == rows:
-        return lambda w: wrong.side_into_heads(wrong.transpose(wrong.side_by_side(w)), len(w))
+        return transpose_fused
     return wrong.transpose if rows == columns else None
+
+
+def transpose_fused(w: Array) -> Array:
+    """(head, d_model, d), transposed as one square matrix of all heads."""
+    fused = wrong.side_by_side(w)
+    return wrong.side_into_heads(wrong.transpose(fused), len(w))
 
 
 def plant_transposes(case: WrongStep) -> Iterator[Plant]:
     right = MADE.right(case) | OUT.right(case)
-    turns = {name: turn for name in right if (turn := turn_square(case, name))}
-    for names in all_or_one(*turns):
-        ops = {name: wrong.Arranged(right[name], (wrong.keep_positions, turns[name])) for name in names}
+    turned: dict[str, Op] = {}
+    for name, op in right.items():
+        turn = turn_square(case, name)
+        if turn:
+            turned[name] = wrong.Arranged(op, (wrong.keep_positions, turn))
+
+    for names in all_or_one(*turned):
+        ops = {name: turned[name] for name in names}
         yield Plant(case.put_all(ops), list_names(f"W_{letter(name)}" for name in names))
 
 
@@ -69,22 +85,29 @@ def list_names(names: Iterable[str]) -> str:
 def plant_swaps(case: WrongStep) -> Iterator[Plant]:
     """K Qᵀ for Q Kᵀ; or each projected with the other's matrix."""
     read = case.derivation["scores"].inputs if isinstance(case.op("scores"), MatMulT) else ()
-    if read and square(case) and all(name in case.derivation for name in read):
+    are_there = all(name in case.derivation for name in read)
+    if read and are_there and square(case):
         yield Plant(exchange_queries(case))
-    if {"Q", "K"} <= set(projections(case)) and have_same_shapes(case, CROSSED):
+
+    are_projected = {"Q", "K"} <= set(projections(case))
+    if are_projected and have_same_shapes(case, CROSSED):
         yield from map(Plant, project_with(case, CROSSED))
 
 
 def project_with(case: WrongStep, others: Mapping[str, str]) -> Iterator[WrongStep]:
     """Some projected with the matrix of others: with the bias of that as well, or the matrix alone."""
-    inputs_of = {name: case.derivation[name].inputs for name in {*others, *others.values()}}
+    names = {*others, *others.values()}
+    inputs_of = {name: case.derivation[name].inputs for name in names}
     has_bias = any(len(inputs) > 2 for inputs in inputs_of.values())
-    for last in (3, 2) if has_bias else (2,):
+    with_bias_and_without = (3, 2) if has_bias else (2,)
+
+    for last in with_bias_and_without:
         crossed: dict[str, tuple[str, ...]] = {}
         for name, other in others.items():
             rows, *own = inputs_of[name]
             weights = inputs_of[other][1:last]
-            crossed[name] = (rows, *weights, *own[last - 1 :])
+            rest = own[last - 1 :]
+            crossed[name] = (rows, *weights, *rest)
         yield case.rewired(crossed)
 
 
@@ -101,21 +124,28 @@ def exchange_queries(case: WrongStep) -> WrongStep:
         return case.beside("scores", [as_queries, as_keys], exchanged)
 
     rows = case.derivation[queries]
-    some = replace(rows, name=case.fresh("some rows of K as queries"), inputs=(as_queries.name,))
-    exchanged = replace(scores, inputs=(some.name, as_keys.name))
-    return case.beside("scores", [as_queries, as_keys, some], exchanged)
+    new_name = case.fresh("some rows of K as queries")
+    some_rows = replace(rows, name=new_name, inputs=(as_queries.name,))
+    exchanged = replace(scores, inputs=(some_rows.name, as_keys.name))
+    return case.beside("scores", [as_queries, as_keys, some_rows], exchanged)
 
 
 def with_bias(case: WrongStep) -> dict[str, Step]:
-    steps = [case.derivation[name] for name in (*projections(case), "output") if name in case.derivation]
-    return {step.name: step for step in steps if len(step.inputs) > 2}
+    """The projections that read a bias behind their rows and their matrix."""
+    biased: dict[str, Step] = {}
+    for name in (*projections(case), "output"):
+        if name in case.derivation and len(case.derivation[name].inputs) > 2:
+            biased[name] = case.derivation[name]
+    return biased
 
 
 def plant_without_bias(case: WrongStep) -> Iterator[Plant]:
     biased = with_bias(case)
     for names in all_or_one(*biased):
         inputs = {name: biased[name].inputs[:2] for name in names}
-        yield Plant(case.rewired(inputs), list_names(f"b_{letter(name)}" for name in names))
+        said = list_names(f"b_{letter(name)}" for name in names)
+        yield Plant(case.rewired(inputs), said)
+
     yield from at("alibi_scores", "biased_scores", Slope).without("ALiBi's bias is")(case)
     yield from at("biased_scores", Add).without("the bias is")(case)
 
@@ -124,44 +154,76 @@ def plant_mixed_up(case: WrongStep) -> Iterator[Plant]:
     """Q, K and V projected with each other's matrices: in another order, or one of them for two."""
     able = projections(case)
     for letters in product(able, repeat=len(able)):
-        others = {name: letter for name, letter in zip(able, letters, strict=True) if name != letter}
-        one_or_order = len(others) == 1 or len(set(letters)) == len(able)
-        if others in ({}, CROSSED) or not one_or_order or not have_same_shapes(case, others):
+        pairs = zip(able, letters, strict=True)
+        others = {name: letter for name, letter in pairs if name != letter}
+
+        # Q and K exchanged has a name of its own.
+        if others in ({}, CROSSED):
             continue
+        is_order = len(set(letters)) == len(able)
+        if len(others) > 1 and not is_order:
+            continue
+        if not have_same_shapes(case, others):
+            continue
+
         said = " and ".join(f"{name} is projected with W_{letter}" for name, letter in others.items())
-        yield from (Plant(program, said) for program in project_with(case, others))
+        for program in project_with(case, others):
+            yield Plant(program, said)
+
+
+AXES_OF_HEADS = {"Q": ("head", "d_k"), "K": ("kv_head", "d_k"), "V": ("kv_head", "d_v")}
+"""The axes that the matrix of each makes columns of."""
 
 
 def have_same_shapes(case: WrongStep, others: Mapping[str, str]) -> bool:
-    axes = {"Q": ("head", "d_k"), "K": ("kv_head", "d_k"), "V": ("kv_head", "d_v")}
-    sizes = {name: [case.size(axis) for axis in own] for name, own in axes.items()}
-    return all(sizes[name] == sizes[letter] for name, letter in others.items())
+    for name, other in others.items():
+        sizes = [case.size(axis) for axis in AXES_OF_HEADS[name]]
+        sizes_of_other = [case.size(axis) for axis in AXES_OF_HEADS[other]]
+        if sizes != sizes_of_other:
+            return False
+    return True
 
 
 def plant_residual(case: WrongStep) -> Iterator[Plant]:
-    for name in ("output", "concat"):
-        for source in ("X", "embeddings", "memory"):
-            if name in case.derivation and source in case.derivation:
-                added = case.then(name, wrong.AddRows(case.begin), source)
-                yield Plant(added, f"{source} is added to {name}")
+    for name, source in product(("output", "concat"), ("X", "embeddings", "memory")):
+        if name in case.derivation and source in case.derivation:
+            added = case.then(name, wrong.AddRows(case.begin), source)
+            yield Plant(added, f"{source} is added to {name}")
 
 
 def plant_exchanged_sources(case: WrongStep) -> Iterator[Plant]:
-    right = {name: case.derivation[name].inputs for name in projections(case)}
-    if not all(source in case.derivation for source in ("X", "memory")):
+    sources = ("X", "memory")
+    if not all(source in case.derivation for source in sources):
         return
-    for sources in product(("X", "memory"), repeat=len(right)):
-        read = dict(zip(right, sources, strict=True))
-        inputs = {name: (source, *right[name][1:]) for name, source in read.items()}
+
+    right = {name: case.derivation[name].inputs for name in projections(case)}
+    for read in product(sources, repeat=len(right)):
+        source_of = dict(zip(right, read, strict=True))
+        inputs = {name: (source, *right[name][1:]) for name, source in source_of.items()}
         if inputs != right:
-            said = ", ".join(f"{name} from {source}" for name, source in read.items())
+            said = ", ".join(f"{name} from {source}" for name, source in source_of.items())
             yield Plant(case.rewired(inputs), said)
 
 
+def standardized(x: Array) -> Array:
+    centred = x - x.mean(-1)[..., None]
+    return wrong.shared_out(centred, x.std(-1)[..., None])
+
+
+def over_mean_square(x: Array) -> Array:
+    root = np.sqrt(np.square(x).mean(-1))
+    return wrong.shared_out(x, root[..., None])
+
+
+def over_length(x: Array) -> Array:
+    length = np.linalg.norm(x, axis=-1, keepdims=True)
+    return wrong.shared_out(x, length)
+
+
 NORMS: dict[str, Callable[[Array], Array]] = {
-    "to mean 0 and variance 1": lambda x: wrong.shared_out(x - x.mean(-1)[..., None], x.std(-1)[..., None]),
-    "to a mean square of 1": lambda x: wrong.shared_out(x, np.sqrt(np.square(x).mean(-1))[..., None]),
-    "to length 1": lambda x: wrong.shared_out(x, np.linalg.norm(x, axis=-1, keepdims=True)),
+    "to mean 0 and variance 1": standardized,
+    "to a mean square of 1": over_mean_square,
+    "to length 1": over_length,
 }
 
 
@@ -177,29 +239,35 @@ def plant_norms(case: WrongStep) -> Iterator[Plant]:
     for how, norm in NORMS.items():
         op = wrong.By(norm)
         if projected:
-            program = case
-            for name in projected:
-                rows = case.derivation[name].inputs[0]
-                program = program.reading(name, rows, op)
-            yield Plant(program, f"X is normalized {how}")
+            yield Plant(norm_sources(case, projected, op), f"X is normalized {how}")
 
         for names in (*all_or_one(*early), *late):
             program = case
             for name in names:
+                # What was given has no step that could be made otherwise: what reads it is.
                 program = program.reading("scores", name, op) if name in given else program.then(name, op)
             subject = " and ".join(name.split("_")[0] for name in names)
             verb = "are" if len(names) > 1 else "is"
             yield Plant(program, f"{subject} {verb} normalized {how}")
 
 
+def norm_sources(case: WrongStep, projected: Iterable[str], norm: Op) -> WrongStep:
+    """The program that norms the rows of which each of these is projected."""
+    program = case
+    for name in projected:
+        rows = case.derivation[name].inputs[0]
+        program = program.reading(name, rows, norm)
+    return program
+
+
 def plant_scales_mixed_up(case: WrongStep) -> Iterator[Plant]:
     """Keys times the scale of values, and values times that of keys."""
-    steps = [name for name in DEQUANTISED if name in case.derivation]
-    if len(steps) == len(DEQUANTISED):
-        inputs = [case.derivation[name].inputs for name in steps]
-        (keys, k_scale), (values, v_scale) = inputs
-        exchanged = ((keys, v_scale), (values, k_scale))
-        yield Plant(case.rewired(dict(zip(steps, exchanged, strict=True))))
+    k_step, v_step = DEQUANTISED
+    if k_step not in case.derivation or v_step not in case.derivation:
+        return
+    keys, k_scale = case.derivation[k_step].inputs
+    values, v_scale = case.derivation[v_step].inputs
+    yield Plant(case.rewired({k_step: (keys, v_scale), v_step: (values, k_scale)}))
 
 
 def not_scaled(names: Sequence[str]) -> str:
@@ -212,14 +280,26 @@ def divided_by_scale(names: Sequence[str]) -> str:
     return "each of K and V is" if len(names) > 1 else f"{names[0][0]} is"
 
 
+def over_scale(stored: Array, scale: Array) -> Array:
+    """(head, n, d), (head) -> (head, n, d): what was multiplied when it was stored."""
+    return stored / scale[:, None, None]
+
+
+def in_heads(x: Array, w: Array, *_: Array) -> Array:
+    """X itself, its columns shared out to as many heads as the matrix has."""
+    heads = w.shape[0]
+    return wrong.side_into_heads(x, heads)
+
+
 def factor_at(name: str) -> Plants:
     """Plants a factor; of values that nobody says were projected it may be a scale that was left out."""
-    found = factor_of_step(name)
+    with_factor = factor_of_step(name)
 
     def plants(case: WrongStep) -> Iterator[Plant]:
-        given = isinstance(case.op("V"), Given) and name in {"V", "head_outputs", "concat", "output"}
-        for plant in found(case):
-            stored = scale_of_values(plant.number) if given else ""
+        is_given = isinstance(case.op("V"), Given)
+        is_of_values = name in {"V", "head_outputs", "concat", "output"}
+        for plant in with_factor(case):
+            stored = scale_of_values(plant.number) if is_given and is_of_values else ""
             yield replace(plant, fix=f"leave the factor out; {stored}" if stored else "")
 
     return plants
@@ -236,39 +316,43 @@ def scale_of_values(factor: float | None) -> str:
 
 
 def factor_of_step(name: str) -> Plants:
-    return (
-        at(name, Project, MatMul, Merge, Softmax)
-        .where(lambda case: name not in ("Q", "K", WEIGHTS) or name == case.first)
-        .fitted(
-            lambda op, by: wrong.Then(op, Scale(factor=by)),
-            (0.25, 1.0, 4.0, -1.0),
-            spoken_after(f"{name} is multiplied by "),
-        )
-    )
+    def is_made_here(case: WrongStep) -> bool:
+        # A factor of Q, K or the weights shows in steps behind them as other mistakes do.
+        return name not in ("Q", "K", WEIGHTS) or name == case.first
+
+    def times(op: Op, factor: float) -> wrong.Then:
+        return wrong.Then(op, Scale(factor=factor))
+
+    steps = at(name, Project, MatMul, Merge, Softmax).where(is_made_here)
+    return steps.fitted(times, (0.25, 1.0, 4.0, -1.0), spoken_after(f"{name} is multiplied by "))
 
 
 def plant_other_bias(case: WrongStep) -> Iterator[Plant]:
     biased = with_bias(case)
     for name, step in biased.items():
+        rows, weight, bias = step.inputs
 
-        def times(factor: float, name: str = name, bias: str = step.inputs[2]) -> WrongStep:
+        def times(factor: float, name: str = name, bias: str = bias) -> WrongStep:
             return case.reading(name, bias, Scale(factor=factor))
 
-        said = spoken_after(f"b_{letter(name)} is multiplied by ")
-        yield from planted_fit(case, times, (-1.0, 0.5, 3.0), said)
-        for other in biased:
+        say = spoken_after(f"b_{letter(name)} is multiplied by ")
+        yield from planted_fit(case, times, (-1.0, 0.5, 3.0), say)
+
+        for other, other_step in biased.items():
             if other != name:
-                inputs = (*step.inputs[:2], *biased[other].inputs[2:])
-                own = f"b_{letter(other)} is added to {name} for b_{letter(name)}"
-                yield Plant(case.put(name, step.op, inputs), own)
+                inputs = (rows, weight, *other_step.inputs[2:])
+                said = f"b_{letter(other)} is added to {name} for b_{letter(name)}"
+                yield Plant(case.put(name, step.op, inputs), said)
 
 
 def plant_exchanged_scales(case: WrongStep) -> Iterator[Plant]:
     """K times a number and V over it: each was dequantised with the scale of the other."""
     scores = at("scores", MatMulT).right(case)
     mix = at(HEAD_OUTPUTS, MatMul).right(case)
-    if not scores or not mix or "scores" in case.record or WEIGHTS in case.record:
+    shows_keys = "scores" in case.record or WEIGHTS in case.record
+    if not scores or not mix or shows_keys:
         return
+
     keys = case.derivation["scores"].inputs[1]
     values = case.derivation[HEAD_OUTPUTS].inputs[1]
     if keys not in case.derivation or values not in case.derivation:
@@ -285,11 +369,14 @@ def plant_twice_projected(case: WrongStep) -> Iterator[Plant]:
     for op in OUT.right(case).values():
         _, *weights = case.derivation["output"].inputs
         yield Plant(case.then("output", op, *weights))
+
+        # Without the bias, if there is one, the first time.
         first = case.bare("projected", MatMul(), ("concat", weights[0]), "output")
         yield Plant(case.through("output", "concat", first))
 
 
-of_projection, of_output = about(*PROJECTED), about("output")
+of_projection = about(*PROJECTED)
+of_output = about("output")
 
 PROJECTIONS = (
     about("Q", "K", "V", "output")(
@@ -345,7 +432,7 @@ PROJECTIONS = (
         "projection-missing",
         "{} is X itself, in heads, rather than its projection",
         "multiply by W_Q, W_K and W_V first",
-        MADE.instead(wrong.By(lambda x, w, *_: wrong.side_into_heads(x, w.shape[0])), say=" and ".join),
+        MADE.instead(wrong.By(in_heads), say=" and ".join),
         subject="projection",
         why="X is passed to a function that expects Q, K and V.",
         example="Q = split(X)",
@@ -417,9 +504,7 @@ FITTED = (
         "kv-scale-divided",
         "{} divided by its scale, which it should be multiplied by",
         "multiply by the scale that is stored; its inverse is what numbers are multiplied by to store them",
-        at(*DEQUANTISED, ScaleHeads).instead(
-            wrong.By(lambda x, scale: x / scale[:, None, None]), say=divided_by_scale
-        ),
+        at(*DEQUANTISED, ScaleHeads).instead(wrong.By(over_scale), say=divided_by_scale),
         why="Storing divides by the scale, or libraries keep its inverse.",
         example="K_dequantised = K / k_scale[:, None, None]",
     ),

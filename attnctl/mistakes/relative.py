@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.math import Array
 from attnctl.math.names import BIAS
 from attnctl.math.ops import Buckets, LookUp, Op
@@ -28,15 +29,24 @@ def by_index(index: Array) -> By:
 # --- tables of windows of images: Swin's ---
 
 
-def window_of(op: LookUp, numbers: int) -> tuple[int, int] | None:
-    """The height and width of the window whose tokens have this index into so many numbers."""
+class WindowSize(NamedTuple):
+    """The tokens of a window of an image, in rows and columns."""
+
+    height: int
+    width: int
+
+
+def window_of(op: LookUp, numbers: int) -> WindowSize | None:
+    """The window whose tokens have this index into so many numbers."""
     tokens = len(op.index)
     for height in range(1, tokens + 1):
         width = tokens // height
-        if height * width != tokens or (2 * height - 1) * (2 * width - 1) != numbers:
+        if height * width != tokens:
+            continue
+        if (2 * height - 1) * (2 * width - 1) != numbers:
             continue
         if np.array_equal(op.numbers, window_index(height, width)):
-            return height, width
+            return WindowSize(height, width)
     return None
 
 
@@ -47,8 +57,11 @@ def window_distances(height: int, width: int) -> Array:
 
 
 def window_index(height: int, width: int) -> Array:
+    """Which number of Swin's table, a row of 2 · width − 1 for each distance down, each pair reads."""
     rows, columns = window_distances(height, width)
-    return np.asarray((rows + height - 1) * (2 * width - 1) + columns + width - 1)
+    down = rows + height - 1
+    right = columns + width - 1
+    return np.asarray(down * (2 * width - 1) + right)
 
 
 def other_indices(height: int, width: int) -> dict[str, Array]:
@@ -56,12 +69,15 @@ def other_indices(height: int, width: int) -> dict[str, Array]:
     rows, columns = window_distances(height, width)
     down = rows + height - 1
     right = columns + width - 1
+    row_length = 2 * width - 1
+    other_length = 2 * height - 1
+
     long_rows = "a row of the table is taken to be 2 · height − 1 long, where it is 2 · width − 1"
     not_moved = "distances are not moved to begin at 0, so that negative ones read from the end"
     return {
-        long_rows: down * (2 * height - 1) + right,
-        "rows and columns of the window are exchanged": right * (2 * height - 1) + down,
-        not_moved: rows * (2 * width - 1) + columns,
+        long_rows: down * other_length + right,
+        "rows and columns of the window are exchanged": right * other_length + down,
+        not_moved: rows * row_length + columns,
     }
 
 
@@ -69,7 +85,10 @@ def plant_window(case: WrongStep) -> Iterator[Plant]:
     for op in LOOKED_UP.right(case).values():
         numbers = count_numbers(case)
         window = window_of(op, numbers)
-        for said, index in other_indices(*window).items() if window else ():
+        if window is None:
+            continue
+
+        for said, index in other_indices(window.height, window.width).items():
             if index.max() < numbers:
                 yield Plant(case.put(BIAS, by_index(index)), said)
 
@@ -85,7 +104,6 @@ def count_numbers(case: WrongStep) -> int:
 
 def read_otherwise(op: LookUp) -> dict[str, Op]:
     index = op.numbers
-    may_be_turned = index.shape[0] == index.shape[1] and op.furthest is None
 
     def viewed(table: Array) -> Array:
         return table.T[index].reshape(len(table), *index.shape)
@@ -93,17 +111,20 @@ def read_otherwise(op: LookUp) -> dict[str, Op]:
     def reshaped(table: Array) -> Array:
         return np.take(table.T.reshape(table.shape), index, axis=-1)
 
+    def of_first_head(table: Array) -> Array:
+        first = np.broadcast_to(table[:1], table.shape)
+        return np.take(first, index, axis=-1)
+
     ways: dict[str, Op] = {
         "what it reads, (query, key, head), is viewed as (head, query, key) and not transposed": By(viewed),
         "the table, (number, head), is viewed as (head, number) and not transposed": By(reshaped),
-        "the first head's numbers are read for all heads": By(
-            lambda table: np.take(np.broadcast_to(table[:1], table.shape), index, axis=-1)
-        ),
+        "the first head's numbers are read for all heads": By(of_first_head),
     }
-    if may_be_turned:
-        ways["its index is transposed: what key i reads for query j is read for query i and key j"] = (
-            by_index(index.T)
-        )
+
+    is_square = index.shape[0] == index.shape[1]
+    if is_square and op.furthest is None:  # buckets have mistakes of their own for that
+        transposed = "its index is transposed: what key i reads for query j is read for query i and key j"
+        ways[transposed] = by_index(index.T)
     return ways
 
 
@@ -121,7 +142,9 @@ def plant_buckets(case: WrongStep) -> Iterator[Plant]:
 def other_buckets(op: LookUp, numbers: int) -> Iterator[tuple[str, Array]]:
     """Buckets that are worked out wrongly, by what is wrong."""
     queries, keys = op.numbers.shape
-    ahead = np.arange(keys) - np.arange(queries)[:, None] - (keys - queries)
+    from_start = np.arange(keys) - np.arange(queries)[:, None]
+    past = keys - queries
+    ahead = from_start - past
     right = Buckets(furthest=op.furthest or 0, both_ways=op.both_ways)
     if not np.array_equal(right.buckets(ahead, numbers), op.numbers):
         return  # of queries that stand elsewhere
@@ -131,14 +154,13 @@ def other_buckets(op: LookUp, numbers: int) -> Iterator[tuple[str, Array]]:
     turned = replace(right, both_ways=not op.both_ways)
     yield none if op.both_ways else half, turned.buckets(ahead, numbers)
     yield "query − key is taken for key − query", right.buckets(-ahead, numbers)
+
     for furthest in FARTHEST:
         other = replace(right, furthest=furthest)
-        yield (
-            f"buckets grow up to a distance of {furthest}, where {op.furthest} is meant",
-            other.buckets(ahead, numbers),
-        )
-    if queries < keys:
-        from_start = np.arange(keys) - np.arange(queries)[:, None]
+        said = f"buckets grow up to a distance of {furthest}, where {op.furthest} is meant"
+        yield said, other.buckets(ahead, numbers)
+
+    if past > 0:
         yield "queries behind a cache are taken for the first tokens", right.buckets(from_start, numbers)
 
 

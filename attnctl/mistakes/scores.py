@@ -26,15 +26,21 @@ from attnctl.math.ops import (
 )
 from attnctl.math.rules import alibi_slopes
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Plant, WrongStep, about, either
+from attnctl.mistakes.mistake import Plant, WrongStep, about
 from attnctl.mistakes.plants import at, planted_fit, shifts, spoken, spoken_after
 
-FACTORS = (1 / 16, 1 / 4, 1 / 2, 0.8, 1.25, 2.0, 4.0, 16.0, -1.0, -4.0)  # as parts of the right one
+FACTORS = (1 / 16, 1 / 4, 1 / 2, 0.8, 1.25, 2.0, 4.0, 16.0, -1.0, -4.0)
+"""Factors from which another scale is sought, as parts of the right one."""
+
 SAME_SCALE = 1e-6
 """Two scales are one when they are apart by no more than this part."""
 
-SCALED, CAPPED = "scaled_scores", "softcapped_scores"
-SCALE, CAP, SOFTMAX = at(SCALED, Scale), at(CAPPED, Squeeze), at(WEIGHTS, Softmax)
+SCALED = "scaled_scores"
+CAPPED = "softcapped_scores"
+
+SCALE = at(SCALED, Scale)
+CAP = at(CAPPED, Squeeze)
+SOFTMAX = at(WEIGHTS, Softmax)
 
 
 def factor_of(scale: Scale) -> float:
@@ -53,7 +59,9 @@ def bend(change: Callable[[Array], Array]) -> wrong.By:
 
 def plant_by_d_k(case: WrongStep) -> Iterator[Plant]:
     for scale in SCALE.right(case).values():
-        if d_k := case.size("d_k") or (scale.d_k if scale.factor is None else None):
+        own = scale.d_k if scale.factor is None else None
+        d_k = case.size("d_k") or own
+        if d_k:
             yield Plant(case.put(SCALED, Scale(factor=1 / d_k)))
 
 
@@ -61,53 +69,82 @@ def plant_usual_scale(case: WrongStep) -> Iterator[Plant]:
     """1 / √d_k where the factor of the plan is another one, whose part beside it is told."""
     for scale in SCALE.right(case).values():
         d_k = scale.d_k if scale.d_k > 1 else case.size("d_k") or 0
-        if d_k > 1 and scale.factor is not None and abs(scale.factor * sqrt(d_k) - 1) > SAME_SCALE:
+        if d_k <= 1 or scale.factor is None:
+            continue
+
+        part_of_usual = scale.factor * sqrt(d_k)
+        if abs(part_of_usual - 1) > SAME_SCALE:
             usual = Plant(case.put(SCALED, Scale(d_k)), str(d_k))
             yield replace(usual, fix="{scale}")
 
 
 def plant_by_root_of_d_model(case: WrongStep) -> Iterator[Plant]:
-    if d_model := case.size("d_model") or (case.size("head") or 0) * (case.size("d_k") or 0):
-        yield from SCALE.instead(Scale(factor=1 / sqrt(d_model)))(case)
+    all_columns = (case.size("head") or 0) * (case.size("d_k") or 0)
+    d_model = case.size("d_model") or all_columns
+    if d_model:
+        by_root = Scale(factor=1 / sqrt(d_model))
+        yield from SCALE.instead(by_root)(case)
 
 
 def plant_twice(case: WrongStep) -> Iterator[Plant]:
     """Scaled once more: at the scores, in Q Kᵀ, in Q, or after they were written down."""
     scale = case.op(SCALED)
-    if isinstance(scale, Scale):
-        again = Scale(factor=factor_of(scale))
-        steps = (SCALE, at("scores", MatMulT), at("Q", Project))
-        scaled = [step.instead(lambda op: wrong.Then(op, again)) for step in steps]
-        yield from either(*scaled, SOFTMAX.instead(bend(again.apply)))(case)
+    if not isinstance(scale, Scale):
+        return
+
+    again = Scale(factor=factor_of(scale))
+
+    def scaled(op: Op) -> Op:
+        return wrong.Then(op, again)
+
+    for steps in (SCALE, at("scores", MatMulT), at("Q", Project)):
+        yield from steps.instead(scaled)(case)
+    yield from SOFTMAX.instead(bend(again.apply))(case)
 
 
 def plant_already_scaled(case: WrongStep) -> Iterator[Plant]:
     name = case.first
-    op = case.op(case.first)
-    if name in ("scores", "Q", "K") and isinstance(op, (MatMulT, Project)):
-        for scale in SCALE.right(case).values():
-            yield Plant(case.put_all({name: wrong.Then(op, scale), SCALED: Copy()}), name)
+    op = case.op(name)
+    if name not in ("scores", "Q", "K") or not isinstance(op, (MatMulT, Project)):
+        return
+    for scale in SCALE.right(case).values():
+        ops = {name: wrong.Then(op, scale), SCALED: Copy()}
+        yield Plant(case.put_all(ops), name)
 
 
 def plant_other_factor(case: WrongStep) -> Iterator[Plant]:
     scale = case.op(SCALED)
     if isinstance(scale, Scale):
         right = factor_of(scale)
+
+        def multiplied(factor: float) -> WrongStep:
+            return case.put(SCALED, Scale(factor=factor))
+
         starts = [right * part for part in FACTORS]
         say = partial(said_as_divisor, right=right)
-        yield from planted_fit(case, lambda factor: case.put(SCALED, Scale(factor=factor)), starts, say)
+        yield from planted_fit(case, multiplied, starts, say)
+
+    # What the scaled scores were is only open where nobody wrote them down.
     if SCALED in case.record or not isinstance(scale, Scale):
-        yield from SOFTMAX.fitted(
-            lambda _, factor: bend(lambda s: factor * s),
-            FACTORS,
-            lambda factor: f"softmax is taken of {spoken(factor)} times the scores",
-        )(case)
+        yield from SOFTMAX.fitted(softmax_of_times, FACTORS, say_times)(case)
+
+
+def softmax_of_times(_: Op, factor: float) -> wrong.By:
+    """Softmax of the scores times a factor."""
+    return bend(lambda s: factor * s)
+
+
+def say_times(factor: float) -> str:
+    return f"softmax is taken of {spoken(factor)} times the scores"
 
 
 def said_as_divisor(factor: float, right: float) -> str:
     """Divided by √17; multiplied by 2 where that is shorter."""
     divisor = spoken(1 / factor, 1 / right)
-    if abs(factor) >= 1 or ("√" not in divisor and f"{abs(factor):.15g}" == f"{abs(factor):.2g}"):
+    size = abs(factor)
+    has_two_digits = f"{size:.15g}" == f"{size:.2g}"
+    is_shorter = "√" not in divisor and has_two_digits
+    if size >= 1 or is_shorter:
         return f"the scores are multiplied by {spoken(factor, right)}"
     return f"the scores are divided by {divisor}"
 
@@ -203,7 +240,12 @@ def plant_after_mask(case: WrongStep) -> Iterator[Plant]:
     previous, *mask = case.derivation[MASKED].inputs
     if previous != CAPPED:
         return
-    yield Plant(case.put(MASKED, replace(hide, hidden=-cap.cap)))
+
+    # Capped scores are recorded as they should be, and hidden ones show the cap.
+    filled = replace(hide, hidden=-cap.cap)
+    yield Plant(case.put(MASKED, filled))
+
+    # Or they are recorded masked: as what masked scores are copied from, or as what softmax reads.
     scaled = (*case.derivation[CAPPED].inputs, *mask)
     ops = {CAPPED: wrong.Then(hide, cap), MASKED: hide, WEIGHTS: case.derivation[WEIGHTS].op}
     yield Plant(case.put_all({**ops, MASKED: Copy()}, {CAPPED: scaled}))
@@ -214,11 +256,49 @@ def plant_before_scale(case: WrongStep) -> Iterator[Plant]:
     cap = case.op(CAPPED)
     scale = case.op(SCALED)
     if isinstance(cap, Squeeze) and isinstance(scale, Scale):
-        yield Plant(case.put_all({SCALED: Copy(), CAPPED: wrong.Then(cap, scale)}))
+        ops = {SCALED: Copy(), CAPPED: wrong.Then(cap, scale)}
+        yield Plant(case.put_all(ops))
 
 
 def uncapped(case: WrongStep) -> bool:
     return CAPPED not in case.derivation
+
+
+def never_multiplied(op: Squeeze) -> wrong.By:
+    """tanh(s / cap)."""
+    return wrong.By(lambda s: np.tanh(s / op.cap))
+
+
+def never_divided(op: Squeeze) -> wrong.By:
+    """cap · tanh(s)."""
+    return wrong.By(lambda s: op.cap * np.tanh(s))
+
+
+def clipped(op: Squeeze) -> wrong.By:
+    return wrong.By(lambda s: np.clip(s, -op.cap, op.cap))
+
+
+def other_cap(_: Squeeze, cap: float) -> Squeeze:
+    return Squeeze(abs(cap))
+
+
+def caps_beside(op: Squeeze) -> list[float]:
+    """Caps from which another one is sought, as parts of the right one."""
+    return [op.cap * part for part in (0.1, 0.3, 0.6, 1.5, 3.0, 10.0)]
+
+
+def capped_before_mask(op: Scale, cap: float) -> wrong.Then:
+    return wrong.Then(op, squeeze_by(cap))
+
+
+def capped_beside_mask(_: Softmax, cap: float) -> wrong.By:
+    """Softmax of scores that are squeezed, those that are hidden left alone."""
+    return bend(squeeze_by(cap).apply)
+
+
+def capped_after_mask(op: Softmax, cap: float) -> wrong.Then:
+    """Softmax of scores that are squeezed, −∞ to −cap with the others."""
+    return wrong.Then(squeeze_by(cap), op)
 
 
 CAPS = (0.5, 2.0, 8.0, 20.0, 50.0)
@@ -253,11 +333,7 @@ SOFTCAP = (
         "softcap-half",
         "the scores are not both divided by the cap and multiplied by it again",
         "take {cap}",
-        CAP.instead(
-            lambda op: wrong.By(lambda s: np.tanh(s / op.cap)),
-            lambda op: wrong.By(lambda s: op.cap * np.tanh(s)),
-            wrong.By(np.tanh),
-        ),
+        CAP.instead(never_multiplied, never_divided, wrong.By(np.tanh)),
         why="c · tanh(s) or tanh(s / c): one of the two factors is left out.",
         example="softcapped_scores = np.tanh(scaled_scores / 3)",
     ),
@@ -265,7 +341,7 @@ SOFTCAP = (
         "softcap-clipped",
         "the scores are cut off at the cap rather than squeezed",
         "take {cap}, not np.clip",
-        CAP.instead(lambda op: wrong.By(lambda s: np.clip(s, -op.cap, op.cap))),
+        CAP.instead(clipped),
         why="A cap sounds like np.clip.",
         example="softcapped_scores = np.clip(scaled_scores, -3, 3)",
     ),
@@ -273,11 +349,7 @@ SOFTCAP = (
         "softcap-other",
         "the cap is {}",
         "take {cap}; if this cap is meant, say so with --softcap",
-        CAP.fitted(
-            lambda _, cap: Squeeze(abs(cap)),
-            lambda op: [op.cap * part for part in (0.1, 0.3, 0.6, 1.5, 3.0, 10.0)],
-            spoken,
-        ),
+        CAP.fitted(other_cap, caps_beside, spoken),
         fitted=True,
         why="Gemma 2 has one cap for attention, 50, and one for its logits, 30.",
         example="softcapped_scores = 5 * np.tanh(scaled_scores / 5)",
@@ -286,10 +358,9 @@ SOFTCAP = (
         "softcap-unasked",
         "the scores are squeezed into (−cap, cap), which nothing asks for; the cap is {}",
         "say --softcap {} if it is meant",
-        # before the mask; after it, hidden scores left alone; or squeezed
-        SCALE.where(uncapped).fitted(lambda op, cap: wrong.Then(op, squeeze_by(cap)), CAPS, spoken),
-        SOFTMAX.where(uncapped).fitted(lambda _, cap: bend(squeeze_by(cap).apply), CAPS, spoken),
-        SOFTMAX.where(uncapped).fitted(lambda op, cap: wrong.Then(squeeze_by(cap), op), CAPS, spoken),
+        SCALE.where(uncapped).fitted(capped_before_mask, CAPS, spoken),
+        SOFTMAX.where(uncapped).fitted(capped_beside_mask, CAPS, spoken),
+        SOFTMAX.where(uncapped).fitted(capped_after_mask, CAPS, spoken),
         why="The code was written for Gemma 2; the model at hand has no cap.",
         example="scaled_scores = 2 * np.tanh(scaled_scores / 2)",
         slight="scaled_scores = 50 * np.tanh(scaled_scores / 50)",
@@ -300,25 +371,47 @@ SOFTCAP = (
 # --- what is added to scores ---
 
 BIASED = ("alibi_scores", "biased_scores")
-SLOPE, BIAS = at(*BIASED, Slope), at("biased_scores", Add)
+SLOPE = at(*BIASED, Slope)
+BIAS = at("biased_scores", Add)
 
 
 def by_slopes(op: Slope, slopes: Callable[[int], Array]) -> wrong.By:
     """The scores less other slopes, which so many heads have, times the distance."""
-    return wrong.By(lambda s: s - slopes(s.shape[-3])[:, None, None] * op.distances(s.shape))
+
+    def biased(s: Array) -> Array:
+        heads = s.shape[-3]
+        of_heads = slopes(heads)[:, None, None]
+        return s - of_heads * op.distances(s.shape)
+
+    return wrong.By(biased)
+
+
+def power_slopes(heads: int) -> Array:
+    """2^(−8h/heads), h from 1: those of the paper where the number of heads is a power of two."""
+    return 2.0 ** (-8.0 * (np.arange(heads) + 1) / heads)
+
+
+def slopes_from_0(heads: int) -> Array:
+    return 2.0 ** (-8.0 * np.arange(heads) / heads)
+
+
+def slopes_of_eight(heads: int) -> Array:
+    return 2.0 ** -(np.arange(heads) + 1.0)
+
+
+def first_slopes_of_more(heads: int) -> Array:
+    """Those of the first of so many heads as the next power of two is."""
+    power = int(np.ceil(np.log2(heads)))
+    return alibi_slopes(2**power)[:heads]
 
 
 SLOPES: dict[str, Callable[[int], Array]] = {
     "they have the wrong sign": lambda heads: -alibi_slopes(heads),
-    "their exponents begin at 0": lambda heads: 2.0 ** (-8.0 * np.arange(heads) / heads),
+    "their exponents begin at 0": slopes_from_0,
     "they are in reverse order": lambda heads: alibi_slopes(heads)[::-1],
-    "they are 2^(−8h/heads), though the number of heads is no power of two": lambda heads: (
-        2.0 ** (-8.0 * (np.arange(heads) + 1) / heads)
-    ),
-    "they are those of eight heads": lambda heads: 2.0 ** -(np.arange(heads) + 1.0),
-    "they are those of the first heads of the next power of two": lambda heads: alibi_slopes(
-        2 ** int(np.ceil(np.log2(heads)))
-    )[:heads],
+    "they are 2^(−8h/heads), though the number of heads is no power of two": power_slopes,
+    "they are those of eight heads": slopes_of_eight,
+    "they are those of the first heads of the next power of two": first_slopes_of_more,
 }
 
 DISTANCES: dict[str, Callable[[Array, Array], Array]] = {
@@ -330,8 +423,24 @@ DISTANCES: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
+def slopes_times(op: Slope, factor: float) -> wrong.By:
+    return by_slopes(op, lambda heads: factor * alibi_slopes(heads))
+
+
+def one_slope(op: Slope, slope: float) -> wrong.By:
+    return by_slopes(op, lambda heads: slope * np.ones(heads))
+
+
+def all_slopes(op: Slope) -> dict[str, Op]:
+    return {said: by_slopes(op, slopes) for said, slopes in SLOPES.items()}
+
+
 def by_distance(op: Slope, distance: Callable[[Array, Array], Array]) -> wrong.By:
-    return wrong.By(lambda s: s - op.slopes(s.shape) * distance(*op.positions(s.shape)))
+    def biased(s: Array) -> Array:
+        query, key = op.positions(s.shape)
+        return s - op.slopes(s.shape) * distance(query, key)
+
+    return wrong.By(biased)
 
 
 def by_slots(op: Slope) -> dict[str, Op]:
@@ -341,23 +450,76 @@ def by_slots(op: Slope) -> dict[str, Op]:
     return {"that of their slots: the positions that are given are not read": replace(op, places=())}
 
 
+def all_distances(op: Slope) -> dict[str, Op]:
+    return {said: by_distance(op, distance) for said, distance in DISTANCES.items()}
+
+
+def from_another_query(op: Slope, by: int) -> wrong.By:
+    """Distances as they are from a query so many places later."""
+    return by_distance(op, lambda query, key: np.abs(query + by - key))
+
+
+def moved_queries(case: WrongStep) -> list[int]:
+    """By how many places the query may be off.
+
+    From one place farther every key is on the same side: to softmax, that is the distance with its sign.
+    """
+    places = max(case.size("query") or 0, case.size("key") or 0)
+    return shifts(places - 2)
+
+
+def say_moved_query(by: int) -> str:
+    side = "later" if by > 0 else "earlier"
+    return f"that from a query {abs(by)} keys {side}"
+
+
 def plant_bias_before_scale(case: WrongStep) -> Iterator[Plant]:
     scale = case.op(SCALED)
-    if isinstance(case.op("scores"), MatMulT) and isinstance(scale, Scale):
-        for name, op in at(*BIASED, Add, Slope).right(case).items():
+    if not isinstance(case.op("scores"), MatMulT) or not isinstance(scale, Scale):
+        return
 
-            def both(s: Array, *bias: Array, op: Op = op) -> Array:
-                return s + scale.apply(op.apply(np.zeros_like(s), *bias))
+    for name, op in at(*BIASED, Add, Slope).right(case).items():
 
-            yield Plant(case.put(name, wrong.By(both)))
+        def both(s: Array, *bias: Array, op: Op = op) -> Array:
+            alone = op.apply(np.zeros_like(s), *bias)
+            return s + scale.apply(alone)
+
+        yield Plant(case.put(name, wrong.By(both)))
 
 
 def plant_bias_after_softmax(case: WrongStep) -> Iterator[Plant]:
-    if BIAS.right(case) and SOFTMAX.right(case) and at(HEAD_OUTPUTS, MatMul).right(case):
-        scores, bias = case.derivation["biased_scores"].inputs
-        late = case.derivation[WEIGHTS].inputs[0]
-        ops = {"biased_scores": wrong.By(np.copy), WEIGHTS: wrong.By(lambda s, b: wrong.softmax(s) + b)}
-        yield Plant(case.put_all(ops, {"biased_scores": (scores,), WEIGHTS: (late, bias)}))
+    has_weights = SOFTMAX.right(case) and at(HEAD_OUTPUTS, MatMul).right(case)
+    if not BIAS.right(case) or not has_weights:
+        return
+
+    def late_bias(s: Array, b: Array) -> Array:
+        return wrong.softmax(s) + b
+
+    scores, bias = case.derivation["biased_scores"].inputs
+    last_scores = case.derivation[WEIGHTS].inputs[0]
+    ops = {"biased_scores": wrong.By(np.copy), WEIGHTS: wrong.By(late_bias)}
+    reads = {"biased_scores": (scores,), WEIGHTS: (last_scores, bias)}
+    yield Plant(case.put_all(ops, reads))
+
+
+def bias_transposed(s: Array, b: Array) -> Array:
+    return s + b.swapaxes(-1, -2)
+
+
+def bias_of_first_head(s: Array, b: Array) -> Array:
+    return s + b[..., :1, :, :]
+
+
+def times_bias(s: Array, b: Array) -> Array:
+    return s * b
+
+
+def exp_of_bias(s: Array, b: Array) -> Array:
+    return s + np.exp(b)
+
+
+def scaled_bias(_: Add, factor: float) -> wrong.By:
+    return wrong.By(lambda s, b: s + factor * b)
 
 
 of_bias = about(*BIASED, subject="bias", meant="bias")
@@ -384,17 +546,9 @@ BIASES = (
         "alibi-slopes",
         "ALiBi's slopes are not those of its paper: {}",
         "{slopes}; subtract slope · distance",
-        SLOPE.instead(lambda op: {said: by_slopes(op, slopes) for said, slopes in SLOPES.items()}),
-        SLOPE.fitted(
-            lambda op, by: by_slopes(op, lambda heads: by * alibi_slopes(heads)),
-            (-1.0, 0.3, 0.6, 2.0, 5.0),
-            spoken_after("they are multiplied by "),
-        ),
-        SLOPE.fitted(
-            lambda op, by: by_slopes(op, lambda heads: by * np.ones(heads)),
-            (0.03, 0.3, 1.0, -0.3),
-            spoken_after("they are all "),
-        ),
+        SLOPE.instead(all_slopes),
+        SLOPE.fitted(slopes_times, (-1.0, 0.3, 0.6, 2.0, 5.0), spoken_after("they are multiplied by ")),
+        SLOPE.fitted(one_slope, (0.03, 0.3, 1.0, -0.3), spoken_after("they are all ")),
         why="The slopes are a series of their own for heads that are no power of two, and its start is "
         "easily shifted.",
         example="slopes = 2.0 ** (-8 * np.arange(heads) / heads)\n"
@@ -405,13 +559,8 @@ BIASES = (
         "ALiBi's distance is not |query − key| but {}",
         "subtract slope · |query − key|, a cache's keys counted in",
         SLOPE.instead(by_slots),
-        SLOPE.instead(lambda op: {said: by_distance(op, distance) for said, distance in DISTANCES.items()}),
-        SLOPE.best(
-            lambda op, by: by_distance(op, lambda query, key: np.abs(query + by - key)),
-            # from one place farther every key is on the same side: to softmax, the distance with its sign
-            lambda case: shifts(max(case.size("query") or 0, case.size("key") or 0) - 2),
-            lambda by: f"that from a query {abs(by)} keys {'later' if by > 0 else 'earlier'}",
-        ),
+        SLOPE.instead(all_distances),
+        SLOPE.best(from_another_query, moved_queries, say_moved_query),
         why="query − key is positive where causal attention looks; without a mask its sign matters.",
         example="slopes = 2.0 ** (-8 * (np.arange(heads) + 1) / heads)\n"
         "biased_scores = scaled_scores - slopes[:, None, None] * (np.arange(n)[:, None] - np.arange(n))",
@@ -422,17 +571,13 @@ BIASES = (
         "add the bias to the scaled scores once, a head's to its own, rows for queries",
         BIAS.by(
             {
-                "the bias is transposed": lambda s, b: s + b.swapaxes(-1, -2),
-                "the first head's bias is added to all": lambda s, b: s + b[..., :1, :, :],
-                "the scores are multiplied by the bias": lambda s, b: s * b,
-                "the bias is exponentiated before it is added": lambda s, b: s + np.exp(b),
+                "the bias is transposed": bias_transposed,
+                "the first head's bias is added to all": bias_of_first_head,
+                "the scores are multiplied by the bias": times_bias,
+                "the bias is exponentiated before it is added": exp_of_bias,
             }
         ),
-        BIAS.fitted(
-            lambda _, by: wrong.By(lambda s, b: s + by * b),
-            (-1.0, 0.3, 2.0, 5.0),
-            spoken_after("the bias is multiplied by "),
-        ),
+        BIAS.fitted(scaled_bias, (-1.0, 0.3, 2.0, 5.0), spoken_after("the bias is multiplied by ")),
         why="A bias of relative positions is laid out (key, query) in some libraries.",
         example="biased_scores = scaled_scores + bias.swapaxes(-1, -2)",
     ),

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attnctl.api import check
-from attnctl.inputs.arrays.foreign import BY_HEAD, Convention, row_of
+from attnctl.inputs.arrays.conventions import BY_HEAD, Convention, row_of
 from attnctl.inputs.plan.tensors import stream
 from attnctl.math.names import MASK, OUTPUT, SCALED, WEIGHTS, gradient_of, where
 from attnctl.record import Trace

@@ -39,6 +39,12 @@ from attnctl.record.picture import SeenPicture, picture_in
 
 LARGEST_PANEL = 112.0
 SMALLEST_PANEL = 28.0
+BETWEEN = 4
+"""From one panel to the next."""
+
+LAYER_WIDTH = 60
+"""For the name of a layer, on the left of its panels."""
+
 MOST_PANELS = 1024
 HEAT = (206, 32, 41)
 """What a patch is coloured where all of a head's look is at it."""
@@ -62,56 +68,69 @@ def has_picture(traces: Sequence[Trace], view: View) -> bool:
     return all(WEIGHTS in trace and picture_in(trace.header) is not None for trace in traces)
 
 
+MOST_DESCRIBED = 24
+"""Heads of a layer that the description tells of, at most."""
+
+
 def overlay_picture(traces: Sequence[Trace], view: View) -> Picture:
     """A panel for each layer and head. Raises AttnError for a query that there is not."""
-    seen = [picture_in(trace.header) for trace in traces]
-    first = seen[0]
+    pictures = [picture_in(trace.header) for trace in traces]
+    first = pictures[0]
     assert first is not None
     look = look_of(traces[0], first, view.query)
+
     shown = [shown_heads(trace, view) for trace in traces]
     across = max(map(len, shown))
-    if across * len(traces) > MOST_PANELS:
-        raise AttnError(
-            f"{across * len(traces)} heads; a picture holds {MOST_PANELS}: name a --layer or --head"
-        )
+    panels = across * len(traces)
+    if panels > MOST_PANELS:
+        raise AttnError(f"{panels} heads; a picture holds {MOST_PANELS}: name a --layer or --head")
 
     title = visible(first.path or "a picture")
     canvas = Canvas(name_of(traces, look))
     canvas.line(cut(title, 80), TITLE, full=title)
     canvas.line(f"what {look.words} looks at, by head: red is the head's largest weight", fill=FAINT)
-    describe: list[str] = []
-    size = max(SMALLEST_PANEL, min(LARGEST_PANEL, (WIDTH - 90) / across - 4))
+
+    size = panel_size(across)
     draw_headings(canvas, shown[0], size)
-    for trace, picture, heads in zip(traces, seen, shown, strict=True):
+    descriptions: list[str] = []
+    for trace, picture, heads in zip(traces, pictures, shown, strict=True):
         assert picture is not None
         draw_layer(canvas, trace, picture, heads, look=look, size=size)
-        describe += describe_layer(trace, picture, heads, look)
+        descriptions += describe_layer(trace, picture, heads, look)
 
     width = round(canvas.right + MARGIN)
     height = round(canvas.y + MARGIN)
-    svg = document(canvas.own, title, " ".join(describe), "\n".join(canvas.parts), size=(width, height))
+    body = "\n".join(canvas.parts)
+    svg = document(canvas.own, title, " ".join(descriptions), body, size=(width, height))
     return Picture(svg, width, height)
+
+
+def panel_size(across: int) -> float:
+    """The width of each of so many panels side by side, which share that of a picture."""
+    room = (WIDTH - 90) / across - BETWEEN
+    return max(SMALLEST_PANEL, min(LARGEST_PANEL, room))
 
 
 def look_of(trace: Trace, picture: SeenPicture, asked: str | None) -> Gaze:
     """Whose look is drawn: that of a token, by its name or number, [CLS]'s, or the mean of all."""
     tokens = list(trace.tokens or [])
     queries = trace[WEIGHTS].shape[-2]
+    of_all = Gaze("the mean of all tokens", list(range(queries)))
     if asked is None:
-        if tokens[:1] == ["[CLS]"] and picture.before:
-            return Gaze("[CLS]", [0])
-        return Gaze("the mean of all tokens", list(range(queries)))
+        begins_with_class = tokens[:1] == ["[CLS]"] and picture.before > 0
+        return Gaze("[CLS]", [0]) if begins_with_class else of_all
 
     if asked == MEAN:
-        return Gaze("the mean of all tokens", list(range(queries)))
+        return of_all
     if asked in tokens:
         return Gaze(visible(asked), [tokens.index(asked)])
     if asked.removeprefix("-").isdecimal() and -queries <= int(asked) < queries:
-        return Gaze(f"token {int(asked) % queries}", [int(asked) % queries])
+        number = int(asked) % queries
+        return Gaze(f"token {number}", [number])
 
-    known = (
-        one_of([*tokens[: picture.before], "r0c0", MEAN]) if tokens else f"0 to {queries - 1}, or {MEAN}"
-    )
+    known = f"0 to {queries - 1}, or {MEAN}"
+    if tokens:
+        known = one_of([*tokens[: picture.before], "r0c0", MEAN])
     raise AttnError(f"--query: no token {quote(asked)}; give {known}")
 
 
@@ -131,28 +150,29 @@ def name_of(traces: Sequence[Trace], look: Gaze) -> str:
 def shares_of(trace: Trace, picture: SeenPicture, head: int, look: Gaze) -> Array:
     """The weight of each patch, (row, column). Raises AttnError where there are fewer keys than patches."""
     weights = np.asarray(trace[WEIGHTS], np.float64)
-    of_head = weights.reshape(-1, *weights.shape[-2:])[head]
-    keys = of_head.shape[-1]
+    *_, queries, keys = weights.shape
+    of_head = weights.reshape(-1, queries, keys)[head]
+
     grid = picture.grid
     end = picture.before + grid.rows * grid.columns
     if end > keys:
-        raise AttnError(
-            f"{grid.rows} × {grid.columns} patches behind {picture.before} tokens, and there are {keys} "
-            "keys; say where they begin, like --grid 24x24@1"
-        )
-    row = of_head[look.places].mean(axis=0)
-    return np.asarray(row[picture.before : end].reshape(grid))
+        patches = f"{grid.rows} × {grid.columns} patches behind {picture.before} tokens"
+        raise AttnError(f"{patches}, and there are {keys} keys; say where they begin, like --grid 24x24@1")
+
+    mean = of_head[look.places].mean(axis=0)
+    return np.asarray(mean[picture.before : end].reshape(grid))
 
 
 def draw_headings(canvas: Canvas, heads: Sequence[int], size: float) -> None:
     canvas.y += GAP + HEADING
     for place, head in enumerate(heads):
-        canvas.text(str(head) if len(heads) > 1 else f"head {head}", left_of(place, size) + 2, canvas.y)
+        heading = str(head) if len(heads) > 1 else f"head {head}"
+        canvas.text(heading, left_of(place, size) + 2, canvas.y)
     canvas.y += 4
 
 
 def left_of(place: int, size: float) -> float:
-    return MARGIN + 60 + place * (size + 4)
+    return MARGIN + LAYER_WIDTH + place * (size + BETWEEN)
 
 
 def draw_layer(
@@ -169,15 +189,16 @@ def draw_layer(
     tall = size * rows / columns
     layer = trace.header.get("layer")
     canvas.text("" if layer is None else f"layer {layer}", MARGIN, canvas.y + tall / 2)
+
     grey = grey_png(picture.pixels)
     for place, head in enumerate(heads):
         left = left_of(place, size)
-        shares = shares_of(trace, picture, head, look)
+        heat = heat_png(shares_of(trace, picture, head, look))
         frame = {"x": left, "y": canvas.y, "width": size, "height": tall}
         canvas.parts.append(image_of(grey, frame, smooth=True))
-        canvas.parts.append(image_of(heat_png(shares), frame, smooth=False))
+        canvas.parts.append(image_of(heat, frame, smooth=False))
         canvas.right = max(canvas.right, left + size)
-    canvas.y += tall + 4
+    canvas.y += tall + BETWEEN
 
 
 def image_of(data: bytes, frame: Mapping[str, Any], *, smooth: bool) -> str:
@@ -191,38 +212,52 @@ def png_of(pixels: Array, colour_type: int, *more: bytes) -> bytes:
     rows, columns = pixels.shape
     lines = np.zeros((rows, columns + 1), np.uint8)  # each line begins with its filter: none
     lines[:, 1:] = pixels
+
+    # Eight bits a pixel; compression, filter and interlace are the only ones, or none.
     header = pack(">IIBBBBB", columns, rows, 8, colour_type, 0, 0, 0)
-    data = chunk(b"IDAT", zlib.compress(lines.tobytes(), 9))
-    return b"".join([b"\x89PNG\r\n\x1a\n", chunk(b"IHDR", header), *more, data, chunk(b"IEND", b"")])
+    data = zlib.compress(lines.tobytes(), 9)
+    chunks = [chunk(b"IHDR", header), *more, chunk(b"IDAT", data), chunk(b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
-GREY, PALETTE = 0, 3
+GREY = 0
+PALETTE = 3
 """Kinds of PNG."""
+
 MOST_GREY = 112
+"""Pixels of the picture along its longer side, at most: as many as a panel has."""
+
+LUMINANCE = (0.299, 0.587, 0.114)
+"""How much red, green and blue each add to what is seen as light (Rec. 601)."""
+
+DARKEST = 70
+"""What black is drawn as: light enough for red to show on it."""
 
 
 def grey_png(pixels: Array) -> bytes:
     """The picture without its colours, lighter, and no larger than it is drawn."""
-    step = max(1, -(-max(pixels.shape[:2]) // MOST_GREY))
-    light = pixels[::step, ::step].astype(np.float64) @ (0.299, 0.587, 0.114)
-    return png_of((70 + light * 185 / 255).astype(np.uint8), GREY)
+    longer_side = max(pixels.shape[:2])
+    step = max(1, -(-longer_side // MOST_GREY))  # rounded up
+    light = pixels[::step, ::step].astype(np.float64) @ LUMINANCE
+    lighter = DARKEST + light * (255 - DARKEST) / 255
+    return png_of(lighter.astype(np.uint8), GREY)
 
 
 def heat_png(shares: Array) -> bytes:
     """A pixel a patch, the more opaque the larger its weight is."""
     largest = float(shares.max()) or 1.0
     levels = np.clip(np.rint(shares / largest * 255), 0, 255).astype(np.uint8)
-    palette = chunk(b"PLTE", bytes(HEAT) * 256)
-    opacity = chunk(b"tRNS", bytes(level * STRONGEST // 255 for level in range(256)))
-    return png_of(levels, PALETTE, palette, opacity)
+    opacity = bytes(level * STRONGEST // 255 for level in range(256))
+    one_colour = bytes(HEAT) * 256
+    return png_of(levels, PALETTE, chunk(b"PLTE", one_colour), chunk(b"tRNS", opacity))
 
 
 def describe_layer(trace: Trace, picture: SeenPicture, heads: Sequence[int], look: Gaze) -> list[str]:
     """For each head of a layer the patch that it looks at most, in words."""
-    said = []
+    words = []
     layer = trace.header.get("layer", 0)
-    for head in heads[:24]:
+    for head in heads[:MOST_DESCRIBED]:
         shares = shares_of(trace, picture, head, look)
         row, column = np.unravel_index(int(shares.argmax()), shares.shape)
-        said.append(f"Head {layer}.{head}: most at row {row}, column {column} ({shares.max():.0%}).")
-    return said
+        words.append(f"Head {layer}.{head}: most at row {row}, column {column} ({shares.max():.0%}).")
+    return words

@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import inf, isfinite
 from typing import Any
 
+from attnctl.base.namedtuple import NamedTuple
 from attnctl.base.setting import Form, Setting, choice, list_of
 from attnctl.base.values import (
     FILE_NAME,
@@ -53,14 +54,20 @@ def read_vector(value: Any) -> Row:
 def quick_row(cells: list[Any]) -> Row | None:
     """The row where every cell is plainly a finite number; None where one needs a closer look."""
     kinds = set(map(type, cells))
+    row: list[Any] = cells
     try:
-        row = ROW.decode(f"[{','.join(cells)}]") if kinds == {Plain} else cells
-        row = list(map(float, cells)) if kinds <= {int, float} else row
+        if kinds == {Plain}:
+            row = ROW.decode(f"[{','.join(cells)}]")
+        elif kinds <= {int, float}:
+            row = list(map(float, cells))
     except (ValueError, OverflowError, RecursionError):  # one word may be as odd as `1, [[[[…`
         return None
+
     # Types and length: a Plain may also be `true`, or in block style `1, 2`.
-    plainly = set(map(type, row)) == {float} and len(row) == len(cells) and all(map(isfinite, row))
-    return row if plainly else None
+    are_numbers = set(map(type, row)) == {float}
+    if not are_numbers or len(row) != len(cells) or not all(map(isfinite, row)):
+        return None
+    return row
 
 
 def matrix_of(read_row: Callable[[Any], Row], cell: Json) -> Reader:
@@ -82,11 +89,8 @@ def require_one_length(rows: dict[Any, Row]) -> None:
         return
     start, first = next(iter(rows.items()))
     expected = f"row {short_value(start)} has {len(first)}; make them as long"
-    refuse(
-        ((place,), f"a row of {len(row)}, but {expected}")
-        for place, row in rows.items()
-        if len(row) != len(first)
-    )
+    others = {place: row for place, row in rows.items() if len(row) != len(first)}
+    refuse(((place,), f"a row of {len(row)}, but {expected}") for place, row in others.items())
 
 
 def read_by_token(value: dict[Any, Any]) -> dict[str, Row]:
@@ -161,13 +165,23 @@ def read_token(value: Any) -> str:
     return read_word(value)
 
 
-def repeats(values: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any, Any]]:
-    """(place, value, where it was first) of each value that came before."""
-    first: dict[Any, Any] = {}
+class RepeatedValue(NamedTuple):
+    """A value that came before, by place."""
+
+    place: Any
+    value: Any
+    first: Any
+    """Where it was first."""
+
+
+def repeats(values: Iterable[tuple[Any, Any]]) -> Iterator[RepeatedValue]:
+    """Each value that came before."""
+    first_place: dict[Any, Any] = {}
     for place, value in values:
-        if value in first:
-            yield place, value, first[value]
-        first.setdefault(value, place)
+        if value in first_place:
+            yield RepeatedValue(place, value, first_place[value])
+        else:
+            first_place[value] = place
 
 
 NUMBERS: Json = {"type": "array", "minItems": 1, "items": {"type": "number"}}

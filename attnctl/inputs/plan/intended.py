@@ -97,15 +97,10 @@ def plan_arrays(arrays: Mapping[str, Array], settings: Settings, header: Mapping
     found = read_inputs(arrays, settings)
     settings = with_documents(found, settings)
     recorded = header.get("config", {})
+    is_paged_dump = PAGE_TABLE in recorded and {*PAGES} <= found.keys()
+    found = with_recorded_tables(found, recorded, is_paged_dump=is_paged_dump)
 
-    is_ours = PAGE_TABLE in recorded and {*PAGES} <= found.keys()  # as a dump says what was read
-    if is_ours:
-        of_table = [name for name in (PAGE_TABLE, KEY_LENGTHS) if name in recorded]
-        found = {name: as_array(name, recorded[name]) for name in of_table} | found
-    if BIAS_TABLE in found and BIAS_INDEX in recorded:
-        found.setdefault(BIAS_INDEX, as_array(BIAS_INDEX, recorded[BIAS_INDEX]))
-
-    laid, settings, gather = read_arrays(found, settings, strictly=True, ours=is_ours)
+    laid, settings, gather = read_arrays(found, settings, strictly=True, ours=is_paged_dump)
     norms = recorded.get("qk_norm")  # as a dump says how it normed Q and K
     was_one_row = isinstance(norms, dict) and norms.get("over") == HEADS
     settings = with_norm_rows(settings, one_row=laid.one_row or was_one_row)
@@ -115,9 +110,10 @@ def plan_arrays(arrays: Mapping[str, Array], settings: Settings, header: Mapping
     if lookup and BIAS in laid.arrays:
         raise AttnError(f"{BIAS} and {BIAS_TABLE}: both say what is added to the scores; give one of them")
     named = named_arrays(laid, settings, has_embeddings=EMBEDDINGS in arrays)
+
     words = words_in_header(header, laid.sizes)
     keys = words.get("key_tokens", words.get("tokens"))
-    if laid.lengths is None and not keys and Padding in map(type, settings.rules):
+    if laid.lengths is None and not keys and asks_for_padding(settings):
         place = settings.where(("rules",))
         raise AttnError(f"{place}: padding, but nothing says which keys are; give key_lengths")
 
@@ -125,6 +121,7 @@ def plan_arrays(arrays: Mapping[str, Array], settings: Settings, header: Mapping
     raise_all(misplaced(settings, laid.sizes, laid.places))
     kind = variant(padded, laid.sizes, named, offset, pages=gather, places=laid.places)
     kind = replace(kind, lookup=lookup)
+
     new_header = {**words, "config": config_of(settings, laid, offset, gather)}
     if lookup:
         new_header["config"][BIAS_INDEX] = lookup.numbers.tolist()
@@ -206,10 +203,30 @@ def as_json_number(value: PerBatch) -> int | list[int]:
     return value if isinstance(value, int) else list(value)
 
 
+def with_recorded_tables(
+    found: Mapping[str, Array], recorded: Mapping[str, Any], *, is_paged_dump: bool
+) -> dict[str, Array]:
+    """The arrays, and before them the tables of pages and of a bias that a dump's config has."""
+    tables: dict[str, Array] = {}
+    if is_paged_dump:
+        for name in (PAGE_TABLE, KEY_LENGTHS):
+            if name in recorded:
+                tables[name] = as_array(name, recorded[name])
+
+    out = tables | dict(found)
+    if BIAS_TABLE in out and BIAS_INDEX in recorded:
+        out.setdefault(BIAS_INDEX, as_array(BIAS_INDEX, recorded[BIAS_INDEX]))
+    return out
+
+
+def asks_for_padding(settings: Settings) -> bool:
+    return any(type(rule) is Padding for rule in settings.rules)
+
+
 def hide_padding(settings: Settings, lengths: PerBatch | None, keys: Sequence[str]) -> Settings:
     """The settings with the padding that lengths show, or, where it is asked for, the tokens of keys."""
-    is_asked = Padding in map(type, settings.rules)
-    rules = with_padding(settings.rules, lengths, keys if is_asked else ())
+    tokens = keys if asks_for_padding(settings) else ()
+    rules = with_padding(settings.rules, lengths, tokens)
     return replace(settings, rules=rules)
 
 
@@ -331,14 +348,16 @@ def derive_plan(
         raise_all(added_to_nothing(trace, settings))
     settings = with_documents(trace, with_recorded_results(trace, settings))
 
+    has_batch = any("batch" in step.axes for step in trace.steps.values() if step.inputs)
     laid, settings, gather = read_arrays(
         with_written(trace, settings, lengths),
         settings,
-        batch_first=any("batch" in step.axes for step in trace.steps.values() if step.inputs),
+        batch_first=has_batch,
         ours=PAGE_TABLE in trace.config,
     )
     offset = causal_offset(settings, laid.sizes, laid.lengths)
     laid, lookup = with_relative(laid, settings, offset)
+
     settings, norm_notes = with_norms(settings, laid)
     notes = [*laid.notes, *norm_notes]
     if MASK in trace and adds_ones(as_array(MASK, trace[MASK])):
@@ -353,18 +372,18 @@ def derive_plan(
     if EMBEDDINGS in laid.arrays:
         past = laid.sizes.get("past", 0)
         learned = learned_table(settings, laid.arrays[EMBEDDINGS].shape, past, laid.places)
+
     derivation, unasked = derive_recorded(
         laid, settings, trace.key_tokens or (), pages=gather, lookup=lookup
     )
     arrays = with_empty_rows(laid.arrays, derivation, settings.lse_empty, key_count(laid.sizes))
     if keep:
-        stated = {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
-        derivation = with_leaves(tuple(stated.get(step.name, step) for step in derivation))
+        derivation = with_stated_steps(derivation, trace)
 
-    steps = {
-        name: derivation[name] if name in derivation else aside(name, array)
-        for name, array in arrays.items()
-    }
+    steps: dict[str, Step] = {}
+    for name, array in arrays.items():
+        steps[name] = derivation[name] if name in derivation else aside(name, array)
+
     plan = DumpPlan(
         derivation=derivation,
         sizes=laid.sizes,
@@ -414,20 +433,33 @@ def with_norms(settings: Settings, laid: Laid) -> tuple[Settings, tuple[str, ...
     return with_norm_rows(settings, one_row=laid.one_row), notes
 
 
+def with_stated_steps(derivation: Derivation, trace: Trace) -> Derivation:
+    """The derivation with the steps of a file in place of its own, where these say how they came about."""
+    steps: list[Step] = []
+    for step in derivation:
+        recorded = trace.steps.get(step.name, step)
+        steps.append(step if isinstance(recorded.op, Unstated) else recorded)
+    return with_leaves(tuple(steps))
+
+
 def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Array]:
     """The arrays of a file, and what it leaves out of those that settings and a config write out."""
     arrays = {name: np.asarray(trace[name]) for name in trace}
     if isinstance(settings.positions, list) and EMBEDDINGS in arrays:
-        places = given_places(positions_of(trace, settings), {"query": arrays[EMBEDDINGS].shape[-2]})
-        rows = position_rows(settings, arrays[EMBEDDINGS].shape, places=places)
-        arrays.setdefault(POSITIONS, rows)
+        shape = arrays[EMBEDDINGS].shape
+        places = given_places(positions_of(trace, settings), {"query": shape[-2]})
+        arrays.setdefault(POSITIONS, position_rows(settings, shape, places=places))
+
     if lengths is not None:
         arrays.setdefault(KEY_LENGTHS, np.asarray(lengths))
     arrays |= positions_of(trace, settings)
+
+    # What says how these are read is no step, and stands in the config of a dump.
     if BIAS_INDEX in trace.config and BIAS_TABLE in arrays:
         arrays.setdefault(BIAS_INDEX, as_array(BIAS_INDEX, trace.config[BIAS_INDEX]))
     if PAGE_TABLE in trace.config and {*PAGES} <= arrays.keys():
         arrays.setdefault(PAGE_TABLE, as_array(PAGE_TABLE, trace.config[PAGE_TABLE]))
+
     recorded, _ = by_kind(begin_backward(arrays))
     return written_masks(settings) | in_base_e(recorded, settings)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnctl.inputs.arrays.foreign import WORDS
+from attnctl.inputs.arrays.conventions import WORDS
 from attnctl.inputs.arrays.reader import as_array
 from attnctl.math import Array
 from attnctl.math.names import (
