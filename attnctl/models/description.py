@@ -536,7 +536,7 @@ def misread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
     for setting in ("layers", "width", "heads", "intermediate"):
         keys_of_size = keys_of_setting({**DEFAULTS, **stack.settings}[setting])
         if all(key.value(config) is None for key in keys_of_size):
-            yield f"no {keys_of_size[0].names[0]}"
+            yield f"no {one_of(keys_of_size[0].names)}"
 
     for name, setting in stack.only.items():
         value = config.get(name)

@@ -144,7 +144,7 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "nomic_bert": {"": encoders.NOMIC_BERT},
     "mbart": {"": encoders.MBART_ENCODER, "decoder": encoders.MBART_DECODER},
     "pegasus": {"": encoders.PEGASUS_ENCODER, "decoder": encoders.PEGASUS_DECODER},
-    "blenderbot": {"": encoders.PEGASUS_ENCODER, "decoder": encoders.PEGASUS_DECODER},
+    "blenderbot": {"": encoders.BLENDERBOT_ENCODER, "decoder": encoders.BLENDERBOT_DECODER},
     "m2m_100": {"": encoders.M2M_ENCODER, "decoder": encoders.M2M_DECODER},
     "bart": {"": encoders.BART_ENCODER, "decoder": encoders.BART_DECODER},
     "marian": {"": encoders.MARIAN_ENCODER, "decoder": encoders.MARIAN_DECODER},

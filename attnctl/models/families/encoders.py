@@ -148,6 +148,9 @@ def distances(
     return span, furthest if buckets > 0 else 0, "c2p" in names, "p2c" in names, shared
 
 
+DEBERTA_LONGEST = count("max_position_embeddings", default=512)
+"""Said or not, how far distances are told apart: their buckets are wider for a larger one."""
+
 FROM_BELOW = KeyKind("a whole number", lambda value: COUNT.fits(value) or value in (0, -1))
 
 DEBERTA_V2 = derive_stack(
@@ -170,7 +173,7 @@ DEBERTA_V2 = derive_stack(
         "distances": from_keys(
             distances,
             *(flag("relative_attention"), DEBERTA_TYPES, Key(("position_buckets",), FROM_BELOW, -1)),
-            *(Key(("max_relative_positions",), FROM_BELOW, -1), count("max_position_embeddings")),
+            *(Key(("max_relative_positions",), FROM_BELOW, -1), DEBERTA_LONGEST),
             flag("share_att_key"),
         ),
         "distances_normed": from_keys(
@@ -792,7 +795,21 @@ M2M_DECODER = derive_stack(
 PLAIN_TABLE = {"position_start": 0, "longest": count("max_position_embeddings", default=1024)}
 PEGASUS_ENCODER = derive_stack(MBART_ENCODER, without=("embed_norm",), settings=PLAIN_TABLE)
 PEGASUS_DECODER = derive_stack(MBART_DECODER, without=("embed_norm",), settings=PLAIN_TABLE)
-"""Pegasus, and Blenderbot's large ones: mBART without a norm of embeddings."""
+"""Pegasus: mBART without a norm of embeddings."""
+
+
+def blenderbot_sizes(part: str, layers: int) -> dict[str, Setting]:
+    """What a config.json of Blenderbot means by saying nothing: other sizes than Pegasus has."""
+    own = {**sizes_of(part), "width": count("d_model", "hidden_size", default=2560)}
+    own["longest"] = count("max_position_embeddings", default=128)
+    for use, size in (("layers", layers), ("heads", 32), ("intermediate", 10240)):
+        own[use] = replace(own[use], default=size)
+    return own
+
+
+BLENDERBOT_ENCODER = derive_stack(PEGASUS_ENCODER, settings=blenderbot_sizes("encoder", layers=2))
+BLENDERBOT_DECODER = derive_stack(PEGASUS_DECODER, settings=blenderbot_sizes("decoder", layers=24))
+"""Blenderbot's large ones."""
 
 SINUSOIDAL = {"position_start": 0, "longest": count("max_position_embeddings", default=1024)}
 SHARED = {
