@@ -85,4 +85,4 @@ def test_any_config_is_run_or_refused(name, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_many_configs_are_run_or_refused(name, tmp_path):
-    fuzz(name, tmp_path, 40, "slow")
+    fuzz(name, tmp_path, 12, "slow")
