@@ -72,8 +72,9 @@ class LayerParts:
     give in a layer of a gated delta rule, which has no softmax, `output_norm` the output before it is added
     to `hidden` (to X where `from_norm`), times `residual`. `v_norm` has no weight; K and V that are
     `shared` are those of an earlier layer, normed and rotated there. `mixer` is what mixes tokens in a
-    layer that does not attend, `STATE_SPACE` or `CONVOLUTION`; `gate_norm` is for its gated heads.
-    `distances` adds what queries and keys have for each distance, whose rows `distances_norm` norms.
+    layer that does not attend, `STATE_SPACE` or `CONVOLUTION`; `gate_norm` is for its gated heads, and
+    `concat_norm` brings heads that attend to one scale before W_O. `distances` adds what queries and keys
+    have for each distance, whose rows `distances_norm` norms.
     """
 
     norm: ops.RMSNorm | ops.LayerNorm | None = None
@@ -89,6 +90,7 @@ class LayerParts:
     distances_norm: ops.LayerNorm | None = None
     mixer: str = ""
     gate_norm: ops.NormInGroups | None = None
+    concat_norm: ops.RMSNorm | ops.LayerNorm | None = None
 
 
 @dataclass(frozen=True)
@@ -580,6 +582,7 @@ def merging(v: Variant, at: Latest) -> Lines:
     yield line("concat", ops.Merge(), (at["Z"],), "heads side by side")
     if v.gate:
         yield from gated(v, at)
+    yield from norm_line(v, at, v.layer.concat_norm, "concat_normed", of="Z", by="concat_norm")
 
     yield from given(v, "W_O", "b_O")
     merged = at["Z"]

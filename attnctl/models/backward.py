@@ -65,6 +65,7 @@ def refuse_backward(d: Description) -> None:
         "a factor of each layer": "layer_scale" in d.inner,
         "a cut-off in its network": d["cutoff"] is not None,
         "an activation with numbers of its own in each layer": d["act"] == "xielu",
+        "a norm in its network": "inner_norm" in d.inner,
         "an encoder beside it": d.crosses,
     }
     for what, holds in applies.items():

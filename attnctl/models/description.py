@@ -226,7 +226,15 @@ def section_of(stack: Stack, config: Config, place: str) -> Config:
     section = config.get(stack.section) or {}
     if not isinstance(section, Mapping):
         raise AttnError(f"{place}: {stack.section}: expected an object")
+    encoder = config.get(stack.encoder) if stack.encoder else None
+    if isinstance(encoder, Mapping) and "hidden_size" in encoder:
+        # Whatever its own section says: what it attends to is as wide as the encoder is.
+        return {**section, OF_MEMORY: encoder["hidden_size"]}
     return section
+
+
+OF_MEMORY = "cross_attention_hidden_size"
+"""The key that says how wide the rows are that a decoder attends to."""
 
 
 def scale_blocks(config: Config, place: str) -> Block | None:

@@ -59,7 +59,7 @@ def shared_expert(tensors: LayerTensors, x: Array) -> Array:
 
 
 def network(tensors: LayerTensors, x: Array, role: str, size: int, **numbers: int) -> Array:
-    """act(x W_up) W_down, or act(x W_gate) · (x W_up) through W_down."""
+    """act(x W_up) W_down, or act(x W_gate) · (x W_up) through W_down, normed before that in BitNet."""
     d = tensors.d
     act = partial(activate, function_of(tensors))
     has_bias = d["mlp_bias"] and role != OF_AN_EXPERT
@@ -81,7 +81,7 @@ def network(tensors: LayerTensors, x: Array, role: str, size: int, **numbers: in
     else:
         inner = act(linear(f"{role}up", x, size))
 
-    return linear(f"{role}down", inner, d["width"])
+    return linear(f"{role}down", tensors.norm(f"{role}inner_norm", inner), d["width"])
 
 
 def function_of(tensors: LayerTensors) -> Callable[[Array], Array]:

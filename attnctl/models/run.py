@@ -31,7 +31,7 @@ from attnctl.math.names import (
 )
 from attnctl.math.ops import Given
 from attnctl.math.steps import Step
-from attnctl.models.attention import blank_rows, prepare_attention, rules_of
+from attnctl.models.attention import blank_memory, blank_rows, prepare_attention, rules_of
 from attnctl.models.forward import (
     Change,
     attend_plainly,
@@ -192,7 +192,7 @@ def plans(name: str, source: ModelInput, layers: str, settings: Settings) -> lis
     tokens = tokens_of(name, source)
     context = tokens_of(name, source, context=True) if runner.cross else tokens
     hidden = blank_rows(model, len(tokens.ids))
-    memory = blank_rows(model, len(context.ids))
+    memory = blank_memory(model, len(context.ids))
     return [runner.plan(model.layer(index), hidden, memory, runner.cross) for index in runner.layers]
 
 
@@ -353,7 +353,7 @@ class Runner:
         if len(self.layers) != 1:
             raise AttnError("--layer: `hidden` is what came into one layer; name that one")
         hidden = self.rows(source.hidden)
-        memory = self.rows(source.memory)
+        memory = self.rows(source.memory, "memory", self.model.description["memory_width"])
         assert hidden is not None
         if self.cross and memory is None:
             raise AttnError("memory: missing; cross-attention reads what the encoder made")
@@ -402,13 +402,13 @@ class Runner:
             header,
         )
 
-    def rows(self, array: Array | None, name: str = "hidden") -> Array | None:
-        """Rows that a file holds, (token, width), in the model's type of number."""
+    def rows(self, array: Array | None, name: str = "hidden", width: int | None = None) -> Array | None:
+        """Rows that a file holds, (token, width), in the model's type of number; as wide as the model's."""
         if array is None:
             return None
         is_batch_of_one = array.ndim == 3 and array.shape[0] == 1
         rows = array[0] if is_batch_of_one else array
-        width = self.model.description["width"]
+        width = width or self.model.description["width"]
         if rows.ndim != 2 or rows.shape[-1] != width or not len(rows):
             raise AttnError(f"{name}: {array.shape}, expected (token, {width}), as config.json says")
         return rows.astype(self.model.dtype, copy=False)

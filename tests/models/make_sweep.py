@@ -71,7 +71,7 @@ NAMED_WITH_HEAD = {"exaone"}
 """Families whose tensors have the names of their files only where they are saved with their head."""
 
 IN_FLOAT32 = {"qwen3_next", "qwen3_5", "qwen3_5_text", "gemma4", "gemma4_text"}
-IN_FLOAT32 |= {"qwen3_5_moe", "qwen3_5_moe_text", "gemma3n", "gemma3n_text"}
+IN_FLOAT32 |= {"qwen3_5_moe", "qwen3_5_moe_text", "gemma3n", "gemma3n_text", "t5gemma"}
 """Families whose delta rule, or norms of small rows, transformers carries out in float32 all the same."""
 
 Outcome = tuple[str, Any]
@@ -245,6 +245,7 @@ class Reference:
             attn_implementation="sdpa" if alibi else "eager",
         ).eval()
         translators = ("t5", "mt5", "umt5", "bart", "mbart", "marian", "m2m_100", "pegasus", "blenderbot")
+        translators += ("t5gemma",)
         calls = dict.fromkeys(translators, both) | {"whisper": speech} | dict.fromkeys(SOUNDS, sound)
         calls |= dict.fromkeys(("clip", "siglip"), pair) | dict.fromkeys(IMAGES, image)
         calls |= {"dinov3_vit": column, "siglip2_vision_model": patches}

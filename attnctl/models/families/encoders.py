@@ -7,7 +7,7 @@ from operator import mul
 from typing import Any
 
 from attnctl.models.families.gpt import OPT
-from attnctl.models.families.llama import LLAMA
+from attnctl.models.families.llama import GEMMA2, LLAMA
 from attnctl.models.family import (
     LAYER_NORM,
     ROPE_BY_TYPE,
@@ -660,6 +660,44 @@ UMT5_ENCODER = derive_stack(UMT5_ENCODER, inner=TABLE_OF_LAYER)
 UMT5_DECODER = derive_stack(T5_DECODER, without=("bias_table",), ignored_first=())
 UMT5_DECODER = derive_stack(UMT5_DECODER, inner=TABLE_OF_LAYER)
 """Every layer has a table of distances of its own."""
+
+T5GEMMA_WINDOW = from_keys(lambda size: size + 1, count("sliding_window", default=4096))
+"""It counts the keys on either side, but the query."""
+
+T5GEMMA_ENCODER = derive_stack(
+    GEMMA2,
+    layer="encoder.layers.{i}.",
+    outer={"embed": "encoder.embed_tokens", "final_norm": "encoder.norm"},
+    inner={
+        "attention_norm": "pre_self_attn_layernorm",
+        "attention_out_norm": "post_self_attn_layernorm",
+    },
+    settings={"causal": False, "both_ways": True, "window": T5GEMMA_WINDOW},
+    inert=("is_decoder", "cross_attention_hidden_size", "dropout_rate"),
+    section="encoder",
+    head={"unembed": ()},
+)
+
+T5GEMMA_DECODER = derive_stack(
+    T5GEMMA_ENCODER,
+    layer="decoder.layers.{i}.",
+    outer={"embed": "decoder.embed_tokens", "final_norm": "decoder.norm"},
+    inner={
+        "cross_norm": "pre_cross_attn_layernorm",
+        **inside("cross_attn.", cross_q="q_proj", cross_k="k_proj", cross_v="v_proj", cross_o="o_proj"),
+        "cross_out_norm": "post_cross_attn_layernorm",
+    },
+    settings={
+        "causal": True,
+        "both_ways": False,
+        "window": GEMMA2.settings["window"],
+        "memory_width": count("cross_attention_hidden_size", default=2304),
+    },
+    inert=("is_decoder", "dropout_rate"),
+    section="decoder",
+    encoder="encoder",
+)
+"""Gemma 2 as an encoder, and as a decoder whose layers attend to it, too."""
 
 WHISPER_ENCODER = Stack(
     layer="encoder.layers.{i}.",
