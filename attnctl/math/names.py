@@ -302,6 +302,8 @@ SCORES_BY_DISTANCE = of_models(scores("c2p_scores"), scores("p2c_scores"))
 
 STATE_SPACE, CONVOLUTION, DELTA_MIXER = "state space", "short convolution", "gated delta rule"
 """What mixes tokens in the layers of some models where others attend."""
+NETWORK = "a network alone"
+"""What stands there in layers that mix nothing."""
 
 OF_SPLITS = (
     "chunk batch head query",

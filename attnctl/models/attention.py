@@ -23,7 +23,7 @@ from attnctl.math.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
 from attnctl.models.delta import prepare_delta
 from attnctl.models.description import Description, Layer
 from attnctl.models.layer import LayerTensors, Model, norm_op, split
-from attnctl.models.mixing import prepare_mixing
+from attnctl.models.mixing import prepare_mixing, prepare_network
 from attnctl.models.parts import norm_factors, plan_on, read_fused, read_projection
 from attnctl.models.rope import OF_GRID
 from attnctl.models.stream import SHARED, read_beside, stream_width
@@ -54,6 +54,8 @@ def prepare_attention(
     d = tensors.d
     tensors.refuse_foreign()
     if tensors.this_layer.is_linear:
+        if tensors.this_layer.is_network:
+            return prepare_network(tensors, hidden, header)
         prepare = prepare_delta if d["delta"] else prepare_mixing
         return prepare(tensors, hidden, header)
 

@@ -199,6 +199,8 @@ DEFAULTS: dict[str, Setting] = {
     "state_space": None,  # tokens of the convolution, heads, their columns, groups, numbers of a state
     "convolution": None,  # its tokens
     "conv_bias": False,
+    "state_act": None,  # the function of a state space; None: act
+    "one_part": False,  # whether a layer is a mixer or a network, of which others have both
     "linear": never,  # which layers they are, where there are no `types`
     # what surrounds attention
     "parallel": False,
@@ -213,6 +215,7 @@ DEFAULTS: dict[str, Setting] = {
     "expert_layer": always,
     "experts_transposed": False,  # (in, out), where a tensor has those of all | "by shape"
     "expert_size": None,  # None: intermediate
+    "expert_width": None,  # of the rows that experts read and give; None: width
     "shared_size": None,  # of the expert that every row goes to
     "chosen": 2,
     "router": "softmax",  # softmax: then choose | chosen: choose, then softmax | sigmoid | inputs | rivals

@@ -338,15 +338,25 @@ class Runner:
     @property
     def networks(self) -> dict[int, Change]:
         """What the edits make of the output of a layer's network, by its number."""
+        edited = {index: each for index, each in self.edits.items() if MLP_OUTPUT in each.edited}
+        for index in edited:
+            self.require_network(index)
         return {
             index: partial(what_if.apply_edits, step=NETWORK_STEP, header=self.header)
-            for index, what_if in self.edits.items()
-            if MLP_OUTPUT in what_if.edited
+            for index, what_if in edited.items()
         }
+
+    def require_network(self, index: int) -> None:
+        """Raise AttnError for a layer that has no network, in a model whose layers are one part each."""
+        if not self.model.description.layers[index].has_network:
+            family = self.model.description.family
+            raise AttnError(f"{MLP_OUTPUT}: layer {index} of {family} has no network; others are one")
 
     def shows_network(self, index: int) -> bool:
         """Whether the trace of a layer has its network's output: where that is asked for, or edited."""
         is_named = self.keep is not None and MLP_OUTPUT in self.keep
+        if is_named and index in self.layers:
+            self.require_network(index)
         return is_named or (self.keep is None and index in self.networks)
 
     def of_hidden(self, source: ModelInput) -> list[Trace]:
@@ -454,7 +464,7 @@ class Runner:
         if part := self.model.description.part:
             header["part"] = CROSS if cross else part
         if tensors.this_layer.is_linear:
-            header["mixer"] = mixer_of(tensors.d)
+            header["mixer"] = mixer_of(tensors.d, tensors.index)
         header["config"] = config_of(tensors, self.settings, cross)
 
         plan = prepare_attention(tensors, hidden, header, memory if cross else None, cross=cross)
@@ -505,7 +515,9 @@ def config_of(tensors: LayerTensors, asked: Settings, cross: bool) -> dict[str, 
     d = tensors.d
     layer = tensors.this_layer
     known = {"d_model": d["width"], **{name: d[name] for name in ("heads", "kv_heads", "d_k", "d_v")}}
-    if layer.is_linear:
+    if layer.is_network:
+        known = {"d_model": d["width"]}
+    elif layer.is_linear:
         heads, d_k, d_v = head_sizes(d)
         known |= {"heads": heads, "kv_heads": heads, "d_k": d_k, "d_v": d_v}
 

@@ -114,7 +114,8 @@ def literals(kind: Any) -> tuple[Any, ...]:
 def layers_of(own: dict[str, Any]) -> int:
     """The number of layers."""
     names = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers")
-    return next(own[name] for name in names if name in own)
+    said = next((own[name] for name in names if name in own), None)
+    return len(own["hybrid_override_pattern"]) if said is None else int(said)
 
 
 def ropes(own: dict[str, Any]) -> list[dict[str, Any]]:
@@ -167,6 +168,13 @@ LISTS = {
         ["sliding_attention"] * count,
         ["full_attention"] * count,
     ],
+    "layers_block_type": lambda count: [
+        ["attention", "mamba", "moe", "mlp"],
+        ["linear_attention", "full_attention", "full_attention"],
+        ["mlp", "moe"] * 2,
+        ["attention", "sliding_attention"],
+    ],
+    "hybrid_override_pattern": lambda count: ["M-*E*", "EM*", "M*X-"],
     "per_layer_config": lambda count: [
         {str(count - 1): {"head_dim": 4}, "1": {"head_dim": 4}},
         {str(count - 1): {"head_dim": 4, "num_key_value_heads": 1}, "1": {"intermediate_size": 4}},

@@ -54,7 +54,7 @@ def slopes_of_patching(monkeypatch, **asked) -> np.ndarray:
     return (forth - back) / (2 * STEP)
 
 
-REFUSED = ("--attribution: ", "do not attend", "vectors of distances")
+REFUSED = ("--attribution: ", "do not attend", "vectors of distances", "a mixer or a network")
 
 
 @pytest.mark.sample(8)

@@ -123,6 +123,7 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "qwen3_5_moe_text": {"": states.QWEN3_5_MOE},
     "qwen3_5_moe": {"": derive_stack(states.QWEN3_5_MOE, section="text_config", within="language_model.")},
     "granitemoehybrid": {"": hybrids.GRANITEMOEHYBRID},
+    "nemotron_h": {"": hybrids.NEMOTRON_H},
     "bamba": {"": hybrids.BAMBA},
     "lfm2": {"": hybrids.LFM2},
     "lfm2_moe": {"": hybrids.LFM2_MOE},
@@ -228,9 +229,7 @@ def stacks_of(family: str) -> dict[str, Stack]:
 
 NEEDS = {
     "something other than attention": "mamba mamba2 falcon_mamba rwkv xlstm",
-    "layers that carry a state instead of attending": (
-        "falcon_h1 jamba minimax nemotron_h recurrent_gemma zamba2"
-    ),
+    "layers that carry a state instead of attending": "falcon_h1 jamba minimax recurrent_gemma zamba2",
     "layers of a gated delta rule": "kimi_linear olmo_hybrid",
     "keys that an indexer chooses for each query": "deepseek_v32 deepseek_v4 glm_moe_dsa",
     "vectors of distances": "deberta xlnet wav2vec2-conformer",
