@@ -5,7 +5,6 @@ What transformers makes of each move is in sweep.json.gz; `make_sweep.py` writes
 
 import json
 import re
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -107,41 +106,37 @@ SHARED = re.compile(
 """Keys whose values all families share the code of: rotary positions of each kind, and activations."""
 
 IN_TURN = 3
-"""Of the values of such a key a family holds one in so many to transformers, each family others."""
+"""Of the values of such a key a slow test holds one in so many to transformers, of each family others."""
 
 
-def in_turn(name, chosen):
-    """These moves, but of the values that all families share some, so that together they hold all."""
-    turn = NAMES.index(name)
-    for move in chosen:
-        if SHARED.fullmatch(move[1]):
-            turn += 1
-            if turn % IN_TURN:
-                continue
-        yield move
+def changing(name):
+    """The moves that change hidden states, or what is made of the config.json here."""
+    yield from moves(name, {"moved"})
+    base = described(name, BASES[name])
+    for move in moves(name, {"same"}):
+        if described(name, moved(BASES[name], *move[:3])) != base:
+            yield move
 
 
-def test_all_values_that_families_share_have_their_turn():
-    """As many kinds of rotary positions and activations are held to transformers as there are."""
-
-    def values(chosen):
-        return {(key, json.dumps(value)) for _, key, value, *_ in chosen if SHARED.fullmatch(key)}
-
-    every = {name: list(moves(name, {"moved"})) for name in NAMES}
-    held = [values(in_turn(name, every[name])) for name in NAMES]
-    often = Counter(value for name in NAMES for value in values(every[name]))
-    assert {value for value, times in often.items() if times > 2 * IN_TURN} <= set().union(*held)
+def in_turn(name, *, now):
+    """Of the values that families share those whose turn it is, and all of other keys; or the rest."""
+    first = NAMES.index(name)
+    for number, move in enumerate(changing(name), first):
+        has_turn = number % IN_TURN == 0 or not SHARED.fullmatch(move[1])
+        if has_turn == now:
+            yield move
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_key_is_read_as_transformers_reads_it(name, tmp_path):
-    changing = [
-        move
-        for move in moves(name, {"same"})
-        if described(name, moved(BASES[name], *move[:3])) != described(name, BASES[name])
-    ]
-    compare(name, in_turn(name, [*moves(name, {"moved"}), *changing]), tmp_path)
+    compare(name, in_turn(name, now=True), tmp_path)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("name", NAMES)
+def test_every_value_that_families_share_is_read_as_transformers_reads_it(name, tmp_path):
+    compare(name, in_turn(name, now=False), tmp_path)
 
 
 EXAMPLES = {"true or false": True, "a text": "relu", "an object": {"rope_type": "linear", "factor": 2.0}}
