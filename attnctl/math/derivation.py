@@ -72,7 +72,8 @@ class LayerParts:
     give in a layer of a gated delta rule, which has no softmax, `output_norm` the output before it is added
     to `hidden` (to X where `from_norm`), times `residual`. `v_norm` has no weight; K and V that are
     `shared` are those of an earlier layer, normed and rotated there. `mixer` is what mixes tokens in a
-    layer that does not attend, `STATE_SPACE` or `CONVOLUTION`; `gate_norm` is for its gated heads.
+    layer that does not attend, `STATE_SPACE` or `CONVOLUTION`, or that there is a `NETWORK` alone;
+    `gate_norm` is for its gated heads, and `concat_norm` brings heads that attend to one scale before W_O.
     `distances` adds what queries and keys have for each distance, whose rows `distances_norm` norms.
     """
 
@@ -89,6 +90,7 @@ class LayerParts:
     distances_norm: ops.LayerNorm | None = None
     mixer: str = ""
     gate_norm: ops.NormInGroups | None = None
+    concat_norm: ops.RMSNorm | ops.LayerNorm | None = None
 
 
 @dataclass(frozen=True)
@@ -425,6 +427,8 @@ def attention(v: Variant, at: Latest) -> Lines:
     if v.layer.mixer == names.CONVOLUTION:
         yield from short_convolution(v, at)
         return
+    if v.layer.mixer == names.NETWORK:
+        return
 
     queries = at["Q"]
     keys = at["K"]
@@ -577,9 +581,12 @@ def masking(v: Variant, at: Latest) -> Lines:
 
 def merging(v: Variant, at: Latest) -> Lines:
     """Heads side by side, and through W_O."""
+    if v.layer.mixer == names.NETWORK:
+        return
     yield line("concat", ops.Merge(), (at["Z"],), "heads side by side")
     if v.gate:
         yield from gated(v, at)
+    yield from norm_line(v, at, v.layer.concat_norm, "concat_normed", of="Z", by="concat_norm")
 
     yield from given(v, "W_O", "b_O")
     merged = at["Z"]
@@ -616,6 +623,10 @@ def without_projection(concat: str) -> Step:
 
 def residual(v: Variant, at: Latest) -> Lines:
     """The output, normed or scaled where a model does that, added to what came into the layer."""
+    if v.layer.mixer == names.NETWORK:
+        start = at["H"]
+        yield line("residual", ops.Copy(), (start,), start)
+        return
     if "hidden" not in v.given or "W_O" not in v.given:
         return
     yield from norm_line(v, at, v.layer.output_norm, "output_normed", of="Y", by="output_norm")

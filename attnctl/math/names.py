@@ -273,6 +273,10 @@ MIXING = (
         Name(STEP_SIZE, "Δ", OF_TOKENS),
     ),
 )
+CONCAT_NORMED = (
+    *norm_of("concat_norm", "(head d_v)"),
+    Name("concat_normed", "Z", ("query (head d_v)",), model=True),
+)
 SKIPPED = (weight("skip", "head"), *of_models(vectors("head_outputs_skipped", "Z", "head", "query", "d_v")))
 GATED_NORMED = (
     *norm_of("gate_norm", "(head d_v)"),
@@ -298,6 +302,8 @@ SCORES_BY_DISTANCE = of_models(scores("c2p_scores"), scores("p2c_scores"))
 
 STATE_SPACE, CONVOLUTION, DELTA_MIXER = "state space", "short convolution", "gated delta rule"
 """What mixes tokens in the layers of some models where others attend."""
+NETWORK = "a network alone"
+"""What stands there in layers that mix nothing."""
 
 OF_SPLITS = (
     "chunk batch head query",
@@ -389,6 +395,7 @@ ROWS = (
     Name(GATE, "G", ("query (head d_v)", "head query d_v"), ("query head d_v",), leaf=True, input=True),
     Name(GATED, "Z", ("query (head d_v)",), shown=GATED),
     *GATED_NORMED,
+    *CONCAT_NORMED,
     matrix(W_O, CONCAT, "(head d_v) d_out", more="; none leaves the projection out"),
     bias(B_O, OUTPUT, "d_out"),
     Name(OUTPUT, "Y", ("query d_out",), result=True),

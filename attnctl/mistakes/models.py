@@ -22,7 +22,15 @@ OF_BLEND = 1e-3
 EPSILONS = (1e-12, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)
 
 HEAD_NORMED = ("Q_normed", "K_normed")
-NORMED = ("X", *HEAD_NORMED, "V_normed", "output_normed", "latent_Q_normed", "latent_KV_normed")
+NORMED = (
+    "X",
+    *HEAD_NORMED,
+    "V_normed",
+    "concat_normed",
+    "output_normed",
+    "latent_Q_normed",
+    "latent_KV_normed",
+)
 
 
 def heads_or_once(*names: str) -> list[tuple[str, ...]]:

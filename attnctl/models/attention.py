@@ -23,7 +23,7 @@ from attnctl.math.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
 from attnctl.models.delta import prepare_delta
 from attnctl.models.description import Description, Layer
 from attnctl.models.layer import LayerTensors, Model, norm_op, split
-from attnctl.models.mixing import prepare_mixing
+from attnctl.models.mixing import prepare_mixing, prepare_network
 from attnctl.models.parts import norm_factors, plan_on, read_fused, read_projection
 from attnctl.models.rope import OF_GRID
 from attnctl.models.stream import SHARED, read_beside, stream_width
@@ -54,6 +54,8 @@ def prepare_attention(
     d = tensors.d
     tensors.refuse_foreign()
     if tensors.this_layer.is_linear:
+        if tensors.this_layer.is_network:
+            return prepare_network(tensors, hidden, header)
         prepare = prepare_delta if d["delta"] else prepare_mixing
         return prepare(tensors, hidden, header)
 
@@ -110,8 +112,9 @@ def square_grid(tensors: LayerTensors, tokens: int) -> PatchGrid:
 
 
 def cross_settings(d: Description, layer: Layer) -> Settings:
-    """Attention to another sequence: no rule, no position and no norm of heads is about its keys."""
-    return Settings(scale=layer.scale, positions=NONE, gate=bool(d["gated_q"]))
+    """Attention to another sequence: of rules and positions, only a cap is about its keys."""
+    rules = (Softcap(float(d["softcap"])),) if d["softcap"] else ()
+    return Settings(scale=layer.scale, rules=rules, positions=NONE, gate=bool(d["gated_q"]))
 
 
 def self_settings(tensors: LayerTensors, queries: int) -> Settings:
@@ -140,14 +143,16 @@ def parts_of_layer(tensors: LayerTensors, *, cross: bool) -> LayerParts:
     norm = norm_op(d, d["eps"])
     is_shared = d["source"] is not None
     has_buckets = d["buckets"] and not cross
-    has_output_norm = tensors.has("attention_out_norm") and not cross
+    out_norm = output_norm_of(tensors, cross=cross)
+    has_concat_norm = tensors.has("concat_norm") and not cross
     return LayerParts(
         norm=norm if norm_before(tensors, cross=cross) else None,
         v_norm=norm if d["v_norm"] and not is_shared else None,
         shared=is_shared,
         latent_norm=norm_op(d, d["latent_eps"]) if d["kv_rank"] else None,
         buckets=Buckets(furthest=d["furthest"], both_ways=not d["causal"]) if has_buckets else None,
-        output_norm=norm if has_output_norm else None,
+        output_norm=norm if out_norm else None,
+        concat_norm=norm if has_concat_norm else None,
         distances=distances_of(d) if d["distances"] else None,
         distances_norm=LayerNorm(float(d["eps"])) if d["distances_normed"] else None,
         residual=float(d["residual"]),
@@ -155,9 +160,21 @@ def parts_of_layer(tensors: LayerTensors, *, cross: bool) -> LayerParts:
     )
 
 
+def output_norm_of(tensors: LayerTensors, *, cross: bool) -> str | None:
+    """The use of the norm of what attention adds; None where that is added as it is."""
+    use = "cross_out_norm" if cross else "attention_out_norm"
+    return use if tensors.has(use) else None
+
+
 def blank_rows(model: Model, tokens: int) -> Array:
     """Rows to plan a layer's attention on where only their shape counts."""
     return np.broadcast_to(np.zeros(1, model.dtype), (tokens, stream_width(model.description)))
+
+
+def blank_memory(model: Model, tokens: int) -> Array:
+    """The same of what a decoder attends to, which may be of another width."""
+    width = model.description["memory_width"] or stream_width(model.description)
+    return np.broadcast_to(np.zeros(1, model.dtype), (tokens, width))
 
 
 def read_shared(tensors: LayerTensors, hidden: Array) -> Named:
@@ -201,8 +218,10 @@ def read_weights(tensors: LayerTensors, *, cross: bool) -> Named:
 
     shape = (d["heads"] * d["d_v"], d["width"])
     named |= read_projection(tensors, f"{role}o", "O", shape, has_bias=d["out_bias"])
-    if tensors.has("attention_out_norm") and not cross:
-        named |= norm_factors(tensors, "attention_out_norm", "output_norm", (d["width"],))
+    if tensors.has("concat_norm") and not cross:
+        named |= norm_factors(tensors, "concat_norm", "concat_norm", (d["heads"] * d["d_v"],))
+    if out_norm := output_norm_of(tensors, cross=cross):
+        named |= norm_factors(tensors, out_norm, "output_norm", (d["width"],))
     if tensors.has("attention_scale"):
         named["output_scale"] = tensors.read_with_origin("attention_scale", "", (d["width"],))
     return named
@@ -293,6 +312,8 @@ def read_projections(tensors: LayerTensors, role: str) -> Named:
     if d["source"] is not None:
         return named
 
+    if role and d["memory_width"]:
+        width = d["memory_width"]
     shape = (width, kv_heads * d["d_k"])
     named |= read_projection(tensors, f"{role}k", "K", shape, has_bias=d["k_bias"], heads=kv_heads)
     shape = (width, kv_heads * d["d_v"])

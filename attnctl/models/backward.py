@@ -19,6 +19,7 @@ from attnctl.math.names import HEAD_OUTPUTS, HIDDEN, OUTPUT, RESIDUAL, X, gradie
 from attnctl.models.activations import ACTIVATIONS
 from attnctl.models.attention import norm_before, prepare_attention
 from attnctl.models.description import Description
+from attnctl.models.forward import read_by_network
 from attnctl.models.layer import LayerTensors, norm_op
 from attnctl.models.network import feed_forward
 
@@ -65,6 +66,7 @@ def refuse_backward(d: Description) -> None:
         "a factor of each layer": "layer_scale" in d.inner,
         "a cut-off in its network": d["cutoff"] is not None,
         "an activation with numbers of its own in each layer": d["act"] == "xielu",
+        "a norm in its network": "inner_norm" in d.inner,
         "an encoder beside it": d.crosses,
     }
     for what, holds in applies.items():
@@ -125,12 +127,6 @@ def turn_layer(tensors: LayerTensors, hidden: Array, slope: Array) -> WayBack:
             network=at_made,
         ),
     )
-
-
-def read_by_network(tensors: LayerTensors, hidden: Array, x: Array, after: Array) -> Array:
-    if not tensors.d["parallel"]:
-        return tensors.norm("mlp_norm", after)
-    return tensors.norm("mlp_norm", hidden) if tensors.has("mlp_norm") else x
 
 
 def turn_output(tensors: LayerTensors, output: Array, slope: Array) -> Array:

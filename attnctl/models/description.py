@@ -34,7 +34,10 @@ class Layer:
     has_experts: bool
     has_norm: bool
     is_linear: bool
-    """Whether it carries a state instead of attending."""
+    """Whether it does something else than attend: carries a state, say."""
+    is_network: bool
+    """Whether that is its network, and nothing mixes tokens."""
+    has_network: bool
     overrides: Mapping[str, Any]
     """Settings that are those of this layer alone."""
 
@@ -78,8 +81,11 @@ class ByLayer(NamedTuple):
 
     def is_linear(self, index: int) -> bool:
         if self.types:
-            return self.types[index] in MIXING
+            return self.types[index] in (*MIXING, *NETWORKS)
         return self.linear(index)
+
+    def is_network(self, index: int) -> bool:
+        return self.types[index] in NETWORKS if self.types else False
 
 
 @dataclass(frozen=True)
@@ -226,7 +232,15 @@ def section_of(stack: Stack, config: Config, place: str) -> Config:
     section = config.get(stack.section) or {}
     if not isinstance(section, Mapping):
         raise AttnError(f"{place}: {stack.section}: expected an object")
+    encoder = config.get(stack.encoder) if stack.encoder else None
+    if isinstance(encoder, Mapping) and "hidden_size" in encoder:
+        # Whatever its own section says: what it attends to is as wide as the encoder is.
+        return {**section, OF_MEMORY: encoder["hidden_size"]}
     return section
+
+
+OF_MEMORY = "cross_attention_hidden_size"
+"""The key that says how wide the rows are that a decoder attends to."""
 
 
 def scale_blocks(config: Config, place: str) -> Block | None:
@@ -322,6 +336,8 @@ def sizes_by_default(settings: Mapping[str, Any]) -> dict[str, Any]:
         "kv_heads": settings["heads"],
         "d_v": settings["d_k"],
         "expert_size": settings["intermediate"],
+        "expert_width": settings["width"],
+        "state_act": settings["act"],
         "embed_width": settings["width"],
         "k_bias": settings["bias"],
         "v_bias": settings["bias"],
@@ -368,6 +384,8 @@ def layer_of(settings: Mapping[str, Any], by_layer: ByLayer, index: int, stack: 
         has_experts=settings["experts"] is not None and by_layer.expert_layer(index),
         has_norm=index > 0 or settings["first_norm"],
         is_linear=by_layer.is_linear(index),
+        is_network=by_layer.is_network(index),
+        has_network=by_layer.is_network(index) or not settings["one_part"],
         overrides=overrides,
     )
 
@@ -485,11 +503,16 @@ TYPES = {
     "attention": False,
     "mamba": False,
     "conv": False,
+    "mlp": False,
+    "moe": False,
 }
 """The types of layers, and whether each has a window."""
 
 MIXING = ("linear_attention", "mamba", "conv")
-"""Those of layers that do not attend."""
+"""Those of layers that mix tokens without attending."""
+
+NETWORKS = ("mlp", "moe")
+"""Those of layers that are a network alone."""
 
 SILENT = {"partial_rotary_factor": 1.0, "is_causal": True}
 """Keys that say nothing where they say this; any other says nothing by false, 0 and what is empty."""
@@ -536,7 +559,7 @@ def misread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
     for setting in ("layers", "width", "heads", "intermediate"):
         keys_of_size = keys_of_setting({**DEFAULTS, **stack.settings}[setting])
         if all(key.value(config) is None for key in keys_of_size):
-            yield f"no {keys_of_size[0].names[0]}"
+            yield f"no {one_of(name for key in keys_of_size for name in key.names)}"
 
     for name, setting in stack.only.items():
         value = config.get(name)
@@ -586,9 +609,10 @@ def impossible(settings: Mapping[str, Any], stack: Stack) -> Iterator[str]:
     if settings["delta"]:
         yield from impossible_delta(settings, key("act"))
     if settings["state_space"]:
-        yield from impossible_state(settings, key("act"))
+        yield from impossible_state(settings, stack)
     if settings["types"] is not None:
-        yield from impossible_types(settings, key("types"), chunked="chunk" in stack.settings)
+        of_types = one_of(keys_of_setting(stack.settings["types"])[0].names)
+        yield from impossible_types(settings, of_types, chunked="chunk" in stack.settings)
 
 
 def impossible_heads(settings: Mapping[str, Any], stack: Stack) -> Iterator[str]:
@@ -635,12 +659,15 @@ def impossible_delta(settings: Mapping[str, Any], act: str) -> Iterator[str]:
         yield f"{act}: {quote(str(settings['act']))}; layers of a delta rule are read with silu alone"
 
 
-def impossible_state(settings: Mapping[str, Any], act: str) -> Iterator[str]:
+def impossible_state(settings: Mapping[str, Any], stack: Stack) -> Iterator[str]:
     _, heads, _, groups, _ = settings["state_space"]
+    _, of_heads, _, of_groups, *_ = keys_of_setting(stack.settings["state_space"])
     if heads % groups:
-        yield f"mamba_n_groups: {groups} do not divide mamba_n_heads, {heads}"
-    if ACTIVATIONS.get(settings["act"]) is not ACTIVATIONS["silu"]:
-        yield f"{act}: {quote(str(settings['act']))}; layers of a state space are read with silu alone"
+        yield f"{of_groups.names[0]}: {groups} do not divide {of_heads.names[0]}, {heads}"
+    act = settings["state_act"]
+    if ACTIVATIONS.get(act) is not ACTIVATIONS["silu"]:
+        key = stack.key_of("state_act" if "state_act" in stack.settings else "act")
+        yield f"{key}: {quote(str(act))}; layers of a state space are read with silu alone"
 
 
 NEAR_TYPES = {
@@ -656,7 +683,7 @@ def impossible_types(settings: Mapping[str, Any], key: str, *, chunked: bool) ->
     near = "chunked_attention" if chunked else "sliding_attention"
 
     types = settings["types"]
-    named = NEAR_TYPES.get(size, (near,))
+    named = (*NEAR_TYPES.get(size, (near,)), *(NETWORKS if settings["one_part"] else ()))
     known = ("full_attention", *named)
     for name in sorted({*types} - set(known)):
         yield f"{key}: {quote(name)} is not understood; only {one_of(known)}"

@@ -69,9 +69,10 @@ class Stack:
     `settings` lie over `DEFAULTS`: the keys in them are all that the family reads. `only` says of
     further keys what they must say, `inert` names those that change nothing in this family (beside
     those of `attnctl.models.description`); any other key is refused. `ignored` are tensors that are not
-    read in any layer, `ignored_first` in the first one. `section` is the part of config.json, `within`
-    the part of the checkpoint, where that has several. `head` lies over `HEAD`. `patches` say how a picture
-    comes in. `example` is what a tiny config.json says beside the sizes that every family has.
+    read in any layer, `ignored_first` in the first one. `section` is the part of config.json, `encoder`
+    that of what this stack attends to, `within` the part of the checkpoint, where that has several.
+    `head` lies over `HEAD`. `patches` say how a picture comes in. `example` is what a tiny config.json
+    says beside the sizes that every family has.
     """
 
     layer: str
@@ -84,6 +85,7 @@ class Stack:
     ignored: tuple[str, ...] = ()
     ignored_first: tuple[str, ...] = ()
     section: str | None = None
+    encoder: str | None = None
     within: str = ""
     head: Mapping[str, Setting] = field(default_factory=dict)
     patches: Patches | None = None
@@ -151,6 +153,7 @@ DEFAULTS: dict[str, Setting] = {
     "first_norm": True,  # whether layer 0 has a norm before attention
     # projections
     "v_of_k": False,  # the matrix of K makes V, too
+    "memory_width": None,  # of the encoder's rows; None: width
     "source": None,  # the layer that has K and V for this one
     "transposed": False,  # (in, out), as Conv1D keeps a matrix
     "qkv": "split",  # split | blocks: all Q, then K, then V | groups: by kv head, its queries, K, V
@@ -196,6 +199,8 @@ DEFAULTS: dict[str, Setting] = {
     "state_space": None,  # tokens of the convolution, heads, their columns, groups, numbers of a state
     "convolution": None,  # its tokens
     "conv_bias": False,
+    "state_act": None,  # the function of a state space; None: act
+    "one_part": False,  # whether a layer is a mixer or a network, of which others have both
     "linear": never,  # which layers they are, where there are no `types`
     # what surrounds attention
     "parallel": False,
@@ -210,6 +215,7 @@ DEFAULTS: dict[str, Setting] = {
     "expert_layer": always,
     "experts_transposed": False,  # (in, out), where a tensor has those of all | "by shape"
     "expert_size": None,  # None: intermediate
+    "expert_width": None,  # of the rows that experts read and give; None: width
     "shared_size": None,  # of the expert that every row goes to
     "chosen": 2,
     "router": "softmax",  # softmax: then choose | chosen: choose, then softmax | sigmoid | inputs | rivals

@@ -209,18 +209,15 @@ def finish(
 ) -> Array:
     """What leaves a layer, of what came into it, what attention read, and their sum with its output."""
     d = tensors.d
+    if not tensors.this_layer.has_network:
+        tensors.refuse_unread()
+        return after
+
     after = tensors.norm("attention_sum_norm", after)
     if d["laurel"]:
         after = (after + x + learned_residual(tensors, x)) * 0.5**0.5
 
-    # In a parallel layer the network reads what attention read, through a norm of its own if it has one.
-    if not d["parallel"]:
-        read = tensors.norm("mlp_norm", after)
-    elif tensors.has("mlp_norm"):
-        read = tensors.norm("mlp_norm", hidden)
-    else:
-        read = x
-
+    read = read_by_network(tensors, hidden, x, after)
     made = tensors.norm("mlp_out_norm", feed_forward(tensors, read, after))
     if tensors.has("mlp_scale"):
         made = made * tensors.read("mlp_scale", "", (d["width"],))
@@ -239,6 +236,16 @@ def finish(
     # Only now has everything that the layer has been read.
     tensors.refuse_unread()
     return out
+
+
+def read_by_network(tensors: LayerTensors, hidden: Array, x: Array, after: Array) -> Array:
+    """The rows that a layer's network reads."""
+    if tensors.this_layer.is_network:
+        return x
+    if not tensors.d["parallel"]:
+        return tensors.norm("mlp_norm", after)
+    # Side by side with attention it reads what that read, through a norm of its own if it has one.
+    return tensors.norm("mlp_norm", hidden) if tensors.has("mlp_norm") else x
 
 
 def learned_residual(tensors: LayerTensors, x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Layers that mix tokens without attending, in our layout: Mamba 2, and the short convolution of LFM2.
+"""Layers that do not attend, in our layout: Mamba 2, the short convolution of LFM2, a network alone.
 
 What such a layer reads is C, B and x where another has Q, K and V (see `attnctl.math.ops.states`).
 """
@@ -16,7 +16,7 @@ from attnctl.inputs.plan.tensors import Named
 from attnctl.math import Array
 from attnctl.math.axes import rearrange
 from attnctl.math.derivation import LayerParts
-from attnctl.math.names import CONVOLUTION, DELTA_MIXER, STATE_SPACE
+from attnctl.math.names import CONVOLUTION, DELTA_MIXER, NETWORK, STATE_SPACE
 from attnctl.math.ops import NormInGroups
 from attnctl.models.description import Description
 from attnctl.models.layer import LayerTensors, norm_op, split
@@ -64,8 +64,10 @@ def head_sizes(d: Description) -> HeadSizes:
     return HeadSizes(1, d["width"], d["width"])
 
 
-def mixer_of(d: Description) -> str:
-    """What the layers have that do not attend."""
+def mixer_of(d: Description, index: int) -> str:
+    """What a layer has that does not attend."""
+    if d.layers[index].is_network:
+        return NETWORK
     if d["delta"]:
         return DELTA_MIXER
     return STATE_SPACE if d["state_space"] else CONVOLUTION
@@ -74,8 +76,7 @@ def mixer_of(d: Description) -> str:
 def prepare_mixing(tensors: LayerTensors, hidden: Array, header: Mapping[str, Any] | None) -> Plan:
     """The lines of a layer with a state space, or with a convolution."""
     d = tensors.d
-    named: Named = {"hidden": (hidden[..., : d["width"]], "what came into the layer")}
-    named |= norm_factors(tensors, "attention_norm", "norm", (d["width"],))
+    named = read_rows(tensors, hidden)
     if d["state_space"]:
         gate_norm = read_state_space(tensors, named)
     else:
@@ -89,11 +90,29 @@ def prepare_mixing(tensors: LayerTensors, hidden: Array, header: Mapping[str, An
     parts = LayerParts(
         norm=norm_op(d, d["eps"]),
         residual=float(d["residual"]),
-        mixer=mixer_of(d),
+        mixer=mixer_of(d, tensors.index),
         gate_norm=gate_norm,
     )
     settings = Settings(positions=NONE, gate=True)
     return plan_on(tensors.model, variant(settings, axes, named, layer=parts), named, header)
+
+
+def read_rows(tensors: LayerTensors, hidden: Array) -> Named:
+    """What came into a layer, and the norm that it is read through."""
+    width = tensors.d["width"]
+    named: Named = {"hidden": (hidden[..., :width], "what came into the layer")}
+    return named | norm_factors(tensors, "attention_norm", "norm", (width,))
+
+
+def prepare_network(tensors: LayerTensors, hidden: Array, header: Mapping[str, Any] | None) -> Plan:
+    """The lines of a layer that is a network alone: what it reads, and what it is added to."""
+    d = tensors.d
+    named = read_rows(tensors, hidden)
+    tokens = hidden.shape[-2]
+    axes = {"head": 1, "kv_head": 1, "d_model": d["width"], "query": tokens, "key": tokens}
+    parts = LayerParts(norm=norm_op(d, d["eps"]), mixer=NETWORK)
+    kind = variant(Settings(positions=NONE), axes, named, layer=parts)
+    return plan_on(tensors.model, kind, named, header)
 
 
 # --- Mamba 2 ---

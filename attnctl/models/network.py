@@ -35,18 +35,35 @@ def experts(tensors: LayerTensors, x: Array, routed: Array) -> Array:
     """The experts that each row is sent to, by what is `routed`: rows (token, width) -> rows."""
     weights, chosen = route(tensors, routed)
     weighs_inputs = tensors.d["router"] == "inputs"
-    out = np.zeros_like(x)
+    read = into_latent(tensors, x)
+    out = np.zeros_like(read)
     for expert in np.unique(chosen).tolist():
         row, place = np.nonzero(chosen == expert)
         share = weights[row, place, None]
         if weighs_inputs:
-            out[row] += expert_output(tensors, x[row] * share, expert)
+            out[row] += expert_output(tensors, read[row] * share, expert)
         else:
-            out[row] += share * expert_output(tensors, x[row], expert)
+            out[row] += share * expert_output(tensors, read[row], expert)
 
+    out = out_of_latent(tensors, out)
     if tensors.has("shared_down"):
         out += shared_expert(tensors, x)
     return out
+
+
+def into_latent(tensors: LayerTensors, x: Array) -> Array:
+    """The narrower rows that experts read; the rows themselves where there are none (Nemotron 3 Super)."""
+    if not tensors.has("experts_into"):
+        return x
+    d = tensors.d
+    return linear(tensors, "experts_into", x, d["expert_width"], has_bias=d["mlp_bias"])
+
+
+def out_of_latent(tensors: LayerTensors, x: Array) -> Array:
+    if not tensors.has("experts_out_of"):
+        return x
+    d = tensors.d
+    return linear(tensors, "experts_out_of", x, d["width"], has_bias=d["mlp_bias"])
 
 
 def shared_expert(tensors: LayerTensors, x: Array) -> Array:
@@ -59,29 +76,38 @@ def shared_expert(tensors: LayerTensors, x: Array) -> Array:
 
 
 def network(tensors: LayerTensors, x: Array, role: str, size: int, **numbers: int) -> Array:
-    """act(x W_up) W_down, or act(x W_gate) · (x W_up) through W_down."""
+    """act(x W_up) W_down, or act(x W_gate) · (x W_up) through W_down, normed before that in BitNet."""
     d = tensors.d
     act = partial(activate, function_of(tensors))
-    has_bias = d["mlp_bias"] and role != OF_AN_EXPERT
+    of_expert = role == OF_AN_EXPERT
+    width = d["expert_width"] if of_expert else d["width"]
+    has_bias = bool(d["mlp_bias"]) and not of_expert
 
-    def linear(use: str, rows: Array, columns: int) -> Array:
-        out = tensors.multiply(use, rows, columns, **numbers)
-        if has_bias:
-            out += tensors.read(use, ".bias", (columns,), **numbers)
-        return out
+    def times(use: str, rows: Array, columns: int) -> Array:
+        return linear(tensors, use, rows, columns, has_bias=has_bias, **numbers)
 
     if tensors.has(f"{role}gate_up"):
-        gate, up = np.split(linear(f"{role}gate_up", x, 2 * size), 2, axis=-1)
+        gate, up = np.split(times(f"{role}gate_up", x, 2 * size), 2, axis=-1)
         inner = act(gate) * up
     elif d["gated"]:
-        gate = linear(f"{role}gate", x, size)
+        gate = times(f"{role}gate", x, size)
         if d["cutoff"] is not None:
             gate = cut_off(gate, d["cutoff"])
-        inner = act(gate) * linear(f"{role}up", x, size)
+        inner = act(gate) * times(f"{role}up", x, size)
     else:
-        inner = act(linear(f"{role}up", x, size))
+        inner = act(times(f"{role}up", x, size))
 
-    return linear(f"{role}down", inner, d["width"])
+    return times(f"{role}down", tensors.norm(f"{role}inner_norm", inner), width)
+
+
+def linear(
+    tensors: LayerTensors, use: str, rows: Array, columns: int, *, has_bias: bool, **numbers: int
+) -> Array:
+    """Rows through a matrix, plus its bias if it has one."""
+    out = tensors.multiply(use, rows, columns, **numbers)
+    if has_bias:
+        out += tensors.read(use, ".bias", (columns,), **numbers)
+    return out
 
 
 def function_of(tensors: LayerTensors) -> Callable[[Array], Array]:

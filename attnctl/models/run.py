@@ -31,7 +31,7 @@ from attnctl.math.names import (
 )
 from attnctl.math.ops import Given
 from attnctl.math.steps import Step
-from attnctl.models.attention import blank_rows, prepare_attention, rules_of
+from attnctl.models.attention import blank_memory, blank_rows, prepare_attention, rules_of
 from attnctl.models.forward import (
     Change,
     attend_plainly,
@@ -192,7 +192,7 @@ def plans(name: str, source: ModelInput, layers: str, settings: Settings) -> lis
     tokens = tokens_of(name, source)
     context = tokens_of(name, source, context=True) if runner.cross else tokens
     hidden = blank_rows(model, len(tokens.ids))
-    memory = blank_rows(model, len(context.ids))
+    memory = blank_memory(model, len(context.ids))
     return [runner.plan(model.layer(index), hidden, memory, runner.cross) for index in runner.layers]
 
 
@@ -338,22 +338,32 @@ class Runner:
     @property
     def networks(self) -> dict[int, Change]:
         """What the edits make of the output of a layer's network, by its number."""
+        edited = {index: each for index, each in self.edits.items() if MLP_OUTPUT in each.edited}
+        for index in edited:
+            self.require_network(index)
         return {
             index: partial(what_if.apply_edits, step=NETWORK_STEP, header=self.header)
-            for index, what_if in self.edits.items()
-            if MLP_OUTPUT in what_if.edited
+            for index, what_if in edited.items()
         }
+
+    def require_network(self, index: int) -> None:
+        """Raise AttnError for a layer that has no network, in a model whose layers are one part each."""
+        if not self.model.description.layers[index].has_network:
+            family = self.model.description.family
+            raise AttnError(f"{MLP_OUTPUT}: layer {index} of {family} has no network; others are one")
 
     def shows_network(self, index: int) -> bool:
         """Whether the trace of a layer has its network's output: where that is asked for, or edited."""
         is_named = self.keep is not None and MLP_OUTPUT in self.keep
+        if is_named and index in self.layers:
+            self.require_network(index)
         return is_named or (self.keep is None and index in self.networks)
 
     def of_hidden(self, source: ModelInput) -> list[Trace]:
         if len(self.layers) != 1:
             raise AttnError("--layer: `hidden` is what came into one layer; name that one")
         hidden = self.rows(source.hidden)
-        memory = self.rows(source.memory)
+        memory = self.rows(source.memory, "memory", self.model.description["memory_width"])
         assert hidden is not None
         if self.cross and memory is None:
             raise AttnError("memory: missing; cross-attention reads what the encoder made")
@@ -402,13 +412,13 @@ class Runner:
             header,
         )
 
-    def rows(self, array: Array | None, name: str = "hidden") -> Array | None:
-        """Rows that a file holds, (token, width), in the model's type of number."""
+    def rows(self, array: Array | None, name: str = "hidden", width: int | None = None) -> Array | None:
+        """Rows that a file holds, (token, width), in the model's type of number; as wide as the model's."""
         if array is None:
             return None
         is_batch_of_one = array.ndim == 3 and array.shape[0] == 1
         rows = array[0] if is_batch_of_one else array
-        width = self.model.description["width"]
+        width = width or self.model.description["width"]
         if rows.ndim != 2 or rows.shape[-1] != width or not len(rows):
             raise AttnError(f"{name}: {array.shape}, expected (token, {width}), as config.json says")
         return rows.astype(self.model.dtype, copy=False)
@@ -454,7 +464,7 @@ class Runner:
         if part := self.model.description.part:
             header["part"] = CROSS if cross else part
         if tensors.this_layer.is_linear:
-            header["mixer"] = mixer_of(tensors.d)
+            header["mixer"] = mixer_of(tensors.d, tensors.index)
         header["config"] = config_of(tensors, self.settings, cross)
 
         plan = prepare_attention(tensors, hidden, header, memory if cross else None, cross=cross)
@@ -505,7 +515,9 @@ def config_of(tensors: LayerTensors, asked: Settings, cross: bool) -> dict[str, 
     d = tensors.d
     layer = tensors.this_layer
     known = {"d_model": d["width"], **{name: d[name] for name in ("heads", "kv_heads", "d_k", "d_v")}}
-    if layer.is_linear:
+    if layer.is_network:
+        known = {"d_model": d["width"]}
+    elif layer.is_linear:
         heads, d_k, d_v = head_sizes(d)
         known |= {"heads": heads, "kv_heads": heads, "d_k": d_k, "d_v": d_v}
 

@@ -21,7 +21,7 @@ from attnctl.math.derivation import Derivation, Variant, derive
 from attnctl.math.names import HIDDEN, LOGSUMEXP, TABLE, X
 from attnctl.math.ops import Given
 from attnctl.models import run
-from attnctl.models.attention import blank_rows, prepare_attention
+from attnctl.models.attention import blank_memory, blank_rows, prepare_attention
 from attnctl.models.forward import embed_ids
 from attnctl.models.layer import Model
 from attnctl.models.next import begin_pass
@@ -147,7 +147,8 @@ def plan_layer(
         raise AttnError(f"a batch of {reading.sizes['batch']}: give the arrays of one sequence")
     ours = {name: reading.lay_out(name, array) for name, array in recorded.items()}
     whole = complete(reading.sizes, {X: 0, **recorded})
-    hidden, keys = blank_rows(model, whole["query"]), blank_rows(model, whole.get("key", whole["query"]))
+    hidden = blank_rows(model, whole["query"])
+    keys = blank_memory(model, whole.get("key", whole["query"]))
     run = prepare_attention(model.layer(index), hidden, None, keys if cross else None, cross=cross)
     gradients = any(TABLE[name].gradient for name in ours)
     derivation = starting(replace(run.variant, backward=gradients, logsumexp=LOGSUMEXP in ours), ours)

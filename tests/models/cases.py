@@ -65,6 +65,14 @@ GEMMA3N = {
     "laurel_rank": 5,
 }
 
+GEMMA_PART = {
+    **LLAMA,
+    "model_type": "t5_gemma_module",
+    "head_dim": 6,
+    "query_pre_attn_scalar": 10,
+    "attn_logit_softcapping": 4.0,
+    "sliding_window": 2,
+}
 BART = {
     "vocab_size": 32,
     "d_model": 16,
@@ -623,6 +631,14 @@ CASES = [
         {**DEBERTA, "share_att_key": False, "position_buckets": -1, "pos_att_type": ["c2p", "p2c"]}
         | {"max_relative_positions": 4, "type_vocab_size": 2, "position_biased_input": True},
         pair=True,
+    ),
+    case(
+        "t5gemma",
+        "T5GemmaModel",
+        "T5GemmaConfig",
+        {"encoder": GEMMA_PART, "decoder": {**GEMMA_PART, "hidden_size": 12, "sliding_window": 3}},
+        **BOTH,
+        dtype="bfloat16",
     ),
     case("esm-1b", "EsmModel", "EsmConfig", {**ESM, "emb_layer_norm_before": True}, dtype="bfloat16"),
     case("data2vec-text", "Data2VecTextModel", "Data2VecTextConfig", ROBERTA, dtype="bfloat16"),

@@ -1,7 +1,7 @@
 """Make the tiny checkpoints, and what transformers computes from them in float32. The tests run it
 for a family of which none is checked in.
 
-    pip install torch==2.13.0 transformers==5.23.0
+    pip install torch==2.13.0 transformers==5.24.0
     python tests/models/make.py [--in FOLDER] [NAME ...]
 
 Every parameter is drawn (norms, biases and sinks too: ones and zeros would hide what is

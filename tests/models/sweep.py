@@ -12,6 +12,7 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +77,12 @@ def moved(base: Mapping[str, Any], section: str, key: str, value: Any) -> dict[s
     return {**base, section: own} if section else own
 
 
+@lru_cache(maxsize=4096)
 def drawn(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """The numbers of a tensor: about one for a norm, small for a bias, else those of a projection."""
+    """The numbers of a tensor: about one for a norm, small for a bias, else those of a projection.
+
+    They are kept: of the tensors of two moves nearly all are the same ones.
+    """
     if name.endswith("inv_freq"):  # which is kept, but follows from its size
         return np.float32(10000.0 ** (-np.arange(shape[0]) / shape[0]))
     noise = np.random.RandomState(zlib.crc32(name.encode())).standard_normal(shape)
@@ -85,7 +90,9 @@ def drawn(name: str, shape: tuple[int, ...]) -> np.ndarray:
         noise = 0.3 * noise + (1 if name.endswith("weight") else 0)
     elif "emb" not in name:
         noise = noise * 1.5 / np.sqrt(shape[-1])
-    return np.float32(noise)
+    numbers = np.float32(noise)
+    numbers.setflags(write=False)
+    return numbers
 
 
 def write_checkpoint(folder: Path, config: Mapping[str, Any], shapes: Mapping[str, list[int]]) -> None:

@@ -51,10 +51,11 @@ def slopes_of_patching(monkeypatch, **asked) -> np.ndarray:
     return (forth - back) / (2 * STEP)
 
 
-REFUSED = ("--attribution: ", "do not attend", "vectors of distances")
+REFUSED = ("--attribution: ", "do not attend", "vectors of distances", "a mixer or a network")
 
 
 @pytest.mark.sample(8)
+@pytest.mark.thinned(2, "by")  # the gradient of a family is one, whatever is read off it
 @pytest.mark.parametrize("by", BY)
 @pytest.mark.parametrize("name", NAMES)
 def test_estimates_are_slopes_of_patching(name, by, monkeypatch, tmp_path):

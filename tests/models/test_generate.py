@@ -26,6 +26,7 @@ def goes_on(folder, count, **asked):
 
 
 @pytest.mark.sample(4)
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", FROZEN)
 def test_tokens_are_those_of_transformers_and_a_cache_changes_nothing(name, tmp_path, monkeypatch):
     folder = with_head(name, tmp_path)

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 from checkpoints import ROOT, expected_of
+from test_next import with_head
 
 import attnctl
+from attnctl.base.errors import AttnError
 from attnctl.cli.program import program
 from attnctl.math import ops
 
@@ -101,3 +103,36 @@ def test_gradients_through_distances_are_refused(capsys):
     run = ["run", "--model", str(ROOT / "deberta-v2"), "--ids", "3,5,9", "--layer", "0"]
     assert program([*run, "--backward"]) == 2
     assert "read vectors of distances" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("layer", [1, 3])
+def test_a_layer_that_is_a_network_alone_adds_what_transformers_adds(layer):
+    """Nemotron-H: experts, and a network of two matrices."""
+    expected = expected_of("nemotron_h")
+    steps = ["hidden", "X", "residual", "mlp_output"]
+    asked = {"ids": expected["input_ids"].tolist(), "layer": layer, "keep": steps}
+    (trace,) = attnctl.run_model(str(ROOT / "nemotron_h"), **asked)
+    assert set(trace) == set(steps)
+    np.testing.assert_array_equal(trace["residual"], trace["hidden"])
+    if layer < 3:  # what leaves the last one transformers norms
+        after = trace["residual"] + trace["mlp_output"]
+        np.testing.assert_allclose(after, expected[f"hidden_{layer + 1}"], rtol=1e-5, atol=1e-5)
+
+
+def test_what_a_layer_of_one_part_has_not_is_refused(tmp_path):
+    folder = with_head("nemotron_h", tmp_path)
+    with pytest.raises(AttnError, match="mlp_output: layer 0 of nemotron_h has no network"):
+        attnctl.run_model(folder, ids=[3, 5], layer=2, edits=["0:mlp_output=0"])
+    with pytest.raises(AttnError, match="mlp_output: layer 2 of nemotron_h has no network"):
+        attnctl.run_model(folder, ids=[3, 5], layer=2, keep=["mlp_output"])
+    for by in ("layer", "network"):
+        with pytest.raises(AttnError, match="ask --by position"):
+            attnctl.effect(model=folder, ids=[3, 5], between=(4, 9), by=by)
+
+
+def test_a_network_alone_is_edited():
+    """Without it what came into its layer comes into the next one."""
+    folder, ids = str(ROOT / "nemotron_h"), [3, 5, 9]
+    (before,) = attnctl.run_model(folder, ids=ids, layer=1, keep=["hidden"])
+    (after,) = attnctl.run_model(folder, ids=ids, layer=2, keep=["hidden"], edits=["1:mlp_output=0"])
+    np.testing.assert_array_equal(after["hidden"], before["hidden"])

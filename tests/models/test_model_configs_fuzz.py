@@ -83,6 +83,8 @@ def test_any_config_is_run_or_refused(name, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thinned(3, "seed")
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", NAMES)
-def test_many_configs_are_run_or_refused(name, tmp_path):
-    fuzz(name, tmp_path, 40, "slow")
+def test_many_configs_are_run_or_refused(name, seed, tmp_path):
+    fuzz(name, tmp_path, 13, f"slow {seed}")

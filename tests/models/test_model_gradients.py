@@ -44,7 +44,9 @@ def test_gradients_of_every_family_are_slopes(name, tmp_path):
     for part, model, cross in kinds_of_layers(folder, name):
         # Of a picture: four patches, and the tokens that stand before them.
         count = 5 + int(model.description["registers"] or 0)
-        hidden, memory, d = rng.standard_normal((3, count, model.description["width"]))
+        width = model.description["width"]
+        hidden, d = rng.standard_normal((2, count, width))
+        memory = rng.standard_normal((count, model.description["memory_width"] or width))
         rows = {"hidden": hidden, "memory": memory if cross else None}
         layers = model.description.layers
         index = max(

@@ -32,7 +32,9 @@ def with_head(name, folder):
     own = Checkpoint(ROOT / name).tensors
     tensors = {key: tensor.load() for key, tensor in own.items() if tensor.dtype.kind == "f"}
     write_tensors(
-        folder, made["config"], tensors | {key: drawn(key, size) for key, size in made["head"].items()}
+        folder,
+        made["config"],
+        tensors | {key: drawn(key, tuple(size)) for key, size in made["head"].items()},
     )
     return str(folder)
 

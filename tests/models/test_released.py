@@ -27,7 +27,7 @@ def test_there_are_forty_sets_of_keys_each_with_where_it_was_seen():
 def test_every_key_of_a_released_config_is_understood(entry):
     config = entry["config"]
     found = describe(config)
-    text = config.get("text_config", config)
+    text = config.get("text_config") or config.get("encoder") or config
     sizes = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers")
     assert len(found.layers) == next(text[name] for name in sizes if name in text)
 

@@ -37,6 +37,7 @@ NAMES = [
     "granitemoehybrid",
     "lfm2",
     "deberta-v2",
+    "bitnet",
 ]
 
 

@@ -45,7 +45,7 @@ def facts(trace: Trace) -> list[str]:
 
 def kind_name(trace: Trace) -> str:
     mixer = trace.header.get("mixer")
-    if mixer in (names.STATE_SPACE, names.CONVOLUTION):
+    if mixer in (names.STATE_SPACE, names.CONVOLUTION, names.NETWORK):
         return str(mixer)
     if names.FADED in trace or names.WRITTEN in trace:
         return names.DELTA_MIXER

@@ -88,6 +88,7 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "glm4": {"": llama.GLM4},
     "apertus": {"": llama_kin.APERTUS},
     "nanochat": {"": llama_kin.NANOCHAT},
+    "bitnet": {"": llama_kin.BITNET},
     "internlm3": {"": llama_kin.INTERNLM3},
     "exaone": {"": llama_kin.EXAONE},
     "jais2": {"": llama_kin.JAIS2},
@@ -122,6 +123,7 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "qwen3_5_moe_text": {"": states.QWEN3_5_MOE},
     "qwen3_5_moe": {"": derive_stack(states.QWEN3_5_MOE, section="text_config", within="language_model.")},
     "granitemoehybrid": {"": hybrids.GRANITEMOEHYBRID},
+    "nemotron_h": {"": hybrids.NEMOTRON_H},
     "bamba": {"": hybrids.BAMBA},
     "lfm2": {"": hybrids.LFM2},
     "lfm2_moe": {"": hybrids.LFM2_MOE},
@@ -144,7 +146,7 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "nomic_bert": {"": encoders.NOMIC_BERT},
     "mbart": {"": encoders.MBART_ENCODER, "decoder": encoders.MBART_DECODER},
     "pegasus": {"": encoders.PEGASUS_ENCODER, "decoder": encoders.PEGASUS_DECODER},
-    "blenderbot": {"": encoders.PEGASUS_ENCODER, "decoder": encoders.PEGASUS_DECODER},
+    "blenderbot": {"": encoders.BLENDERBOT_ENCODER, "decoder": encoders.BLENDERBOT_DECODER},
     "m2m_100": {"": encoders.M2M_ENCODER, "decoder": encoders.M2M_DECODER},
     "bart": {"": encoders.BART_ENCODER, "decoder": encoders.BART_DECODER},
     "marian": {"": encoders.MARIAN_ENCODER, "decoder": encoders.MARIAN_DECODER},
@@ -160,6 +162,7 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "t5": {"": encoders.T5_ENCODER, "decoder": encoders.T5_DECODER},
     "umt5": {"": encoders.UMT5_ENCODER, "decoder": encoders.UMT5_DECODER},
     "mt5": {"": encoders.T5_ENCODER, "decoder": encoders.T5_DECODER},
+    "t5gemma": {"": encoders.T5GEMMA_ENCODER, "decoder": encoders.T5GEMMA_DECODER},
     "whisper": {"": encoders.WHISPER_ENCODER, "decoder": encoders.WHISPER_DECODER},
     "vit": {"": encoders.VIT},
     "dinov2": {"": encoders.DINOV2},
@@ -226,9 +229,7 @@ def stacks_of(family: str) -> dict[str, Stack]:
 
 NEEDS = {
     "something other than attention": "mamba mamba2 falcon_mamba rwkv xlstm",
-    "layers that carry a state instead of attending": (
-        "falcon_h1 jamba minimax nemotron_h recurrent_gemma zamba2"
-    ),
+    "layers that carry a state instead of attending": "falcon_h1 jamba minimax recurrent_gemma zamba2",
     "layers of a gated delta rule": "kimi_linear olmo_hybrid",
     "keys that an indexer chooses for each query": "deepseek_v32 deepseek_v4 glm_moe_dsa",
     "vectors of distances": "deberta xlnet wav2vec2-conformer",

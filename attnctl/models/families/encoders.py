@@ -7,7 +7,7 @@ from operator import mul
 from typing import Any
 
 from attnctl.models.families.gpt import OPT
-from attnctl.models.families.llama import LLAMA
+from attnctl.models.families.llama import GEMMA2, LLAMA
 from attnctl.models.family import (
     LAYER_NORM,
     ROPE_BY_TYPE,
@@ -148,6 +148,9 @@ def distances(
     return span, furthest if buckets > 0 else 0, "c2p" in names, "p2c" in names, shared
 
 
+DEBERTA_LONGEST = count("max_position_embeddings", default=512)
+"""Said or not, how far distances are told apart: their buckets are wider for a larger one."""
+
 FROM_BELOW = KeyKind("a whole number", lambda value: COUNT.fits(value) or value in (0, -1))
 
 DEBERTA_V2 = derive_stack(
@@ -170,7 +173,7 @@ DEBERTA_V2 = derive_stack(
         "distances": from_keys(
             distances,
             *(flag("relative_attention"), DEBERTA_TYPES, Key(("position_buckets",), FROM_BELOW, -1)),
-            *(Key(("max_relative_positions",), FROM_BELOW, -1), count("max_position_embeddings")),
+            *(Key(("max_relative_positions",), FROM_BELOW, -1), DEBERTA_LONGEST),
             flag("share_att_key"),
         ),
         "distances_normed": from_keys(
@@ -658,6 +661,44 @@ UMT5_DECODER = derive_stack(T5_DECODER, without=("bias_table",), ignored_first=(
 UMT5_DECODER = derive_stack(UMT5_DECODER, inner=TABLE_OF_LAYER)
 """Every layer has a table of distances of its own."""
 
+T5GEMMA_WINDOW = from_keys(lambda size: size + 1, count("sliding_window", default=4096))
+"""It counts the keys on either side, but the query."""
+
+T5GEMMA_ENCODER = derive_stack(
+    GEMMA2,
+    layer="encoder.layers.{i}.",
+    outer={"embed": "encoder.embed_tokens", "final_norm": "encoder.norm"},
+    inner={
+        "attention_norm": "pre_self_attn_layernorm",
+        "attention_out_norm": "post_self_attn_layernorm",
+    },
+    settings={"causal": False, "both_ways": True, "window": T5GEMMA_WINDOW},
+    inert=("is_decoder", "cross_attention_hidden_size", "dropout_rate"),
+    section="encoder",
+    head={"unembed": ()},
+)
+
+T5GEMMA_DECODER = derive_stack(
+    T5GEMMA_ENCODER,
+    layer="decoder.layers.{i}.",
+    outer={"embed": "decoder.embed_tokens", "final_norm": "decoder.norm"},
+    inner={
+        "cross_norm": "pre_cross_attn_layernorm",
+        **inside("cross_attn.", cross_q="q_proj", cross_k="k_proj", cross_v="v_proj", cross_o="o_proj"),
+        "cross_out_norm": "post_cross_attn_layernorm",
+    },
+    settings={
+        "causal": True,
+        "both_ways": False,
+        "window": GEMMA2.settings["window"],
+        "memory_width": count("cross_attention_hidden_size", default=2304),
+    },
+    inert=("is_decoder", "dropout_rate"),
+    section="decoder",
+    encoder="encoder",
+)
+"""Gemma 2 as an encoder, and as a decoder whose layers attend to it, too."""
+
 WHISPER_ENCODER = Stack(
     layer="encoder.layers.{i}.",
     outer={"final_norm": "encoder.layer_norm"},
@@ -792,7 +833,21 @@ M2M_DECODER = derive_stack(
 PLAIN_TABLE = {"position_start": 0, "longest": count("max_position_embeddings", default=1024)}
 PEGASUS_ENCODER = derive_stack(MBART_ENCODER, without=("embed_norm",), settings=PLAIN_TABLE)
 PEGASUS_DECODER = derive_stack(MBART_DECODER, without=("embed_norm",), settings=PLAIN_TABLE)
-"""Pegasus, and Blenderbot's large ones: mBART without a norm of embeddings."""
+"""Pegasus: mBART without a norm of embeddings."""
+
+
+def blenderbot_sizes(part: str, layers: int) -> dict[str, Setting]:
+    """What a config.json of Blenderbot means by saying nothing: other sizes than Pegasus has."""
+    own = {**sizes_of(part), "width": count("d_model", "hidden_size", default=2560)}
+    own["longest"] = count("max_position_embeddings", default=128)
+    for use, size in (("layers", layers), ("heads", 32), ("intermediate", 10240)):
+        own[use] = replace(own[use], default=size)
+    return own
+
+
+BLENDERBOT_ENCODER = derive_stack(PEGASUS_ENCODER, settings=blenderbot_sizes("encoder", layers=2))
+BLENDERBOT_DECODER = derive_stack(PEGASUS_DECODER, settings=blenderbot_sizes("decoder", layers=24))
+"""Blenderbot's large ones."""
 
 SINUSOIDAL = {"position_start": 0, "longest": count("max_position_embeddings", default=1024)}
 SHARED = {

@@ -10,6 +10,7 @@ from attnctl.models.families.mixtures import GRANITEMOESHARED
 from attnctl.models.family import FLAG_OF_TIES, TYPES, Names, When, always, derive_stack, inside, never
 from attnctl.models.keys import (
     COUNT,
+    FLAG,
     INDEX,
     INDICES,
     TEXTS,
@@ -113,6 +114,117 @@ BAMBA = derive_stack(
     inert=("mamba_chunk_size", "num_logits_to_keep", "z_loss_coefficient"),
     example={**TINY_STATE, "attn_layer_indices": [1], "head_dim": 4},
 )
+
+# --- a mixer or a network in each layer: Nemotron-H ---
+
+BLOCKS = Key(("layers_block_type", "layer_types"), TEXTS)
+LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+PATTERN = Key(
+    ("hybrid_override_pattern",),
+    KeyKind(
+        "a text of M, *, - and E, a letter for each layer",
+        lambda value: isinstance(value, str) and bool(value) and {*value} <= {*LETTERS},
+    ),
+)
+
+
+def types_of_blocks(types: Sequence[str] | None, pattern: str | None) -> Sequence[str] | None:
+    """What each layer is, by the list or by the letters."""
+    if types is not None or pattern is None:
+        return types
+    return [LETTERS[letter] for letter in pattern]
+
+
+def count_blocks(types: Sequence[str] | None, pattern: str | None) -> int | None:
+    blocks = types_of_blocks(types, pattern)
+    return len(blocks) if blocks else None
+
+
+def is_routed(layer: int, types: Sequence[str] | None, pattern: str | None) -> bool:
+    blocks = types_of_blocks(types, pattern)
+    return blocks is not None and blocks[layer] == "moe"
+
+
+NEMOTRON_D_K = count("head_dim", default=128)
+LATENT = count("moe_latent_size")
+NEMOTRON_EPS = epsilon("layer_norm_epsilon", 1e-5)
+
+NEMOTRON_H = derive_stack(
+    PLAIN,
+    outer={"embed": "embeddings", "final_norm": "norm_f"},
+    inner={
+        "attention_norm": "norm",
+        **{use: name.replace("mamba.", "mixer.") for use, name in MAMBA.items()},
+        **inside("mixer.", q="q_proj", k="k_proj", v="v_proj", o="o_proj"),
+        **inside("mixer.", up="up_proj", down="down_proj"),
+        **inside("mixer.", router="gate", router_correction="gate.e_score_correction_bias!"),
+        **inside("mixer.experts.{e}.", expert_up="up_proj", expert_down="down_proj"),
+        **inside("mixer.", experts_into="fc1_latent_proj", experts_out_of="fc2_latent_proj"),
+        **inside("mixer.shared_experts.", shared_up="up_proj", shared_down="down_proj"),
+    },
+    settings={
+        "rotary": False,
+        "rope": None,
+        "original": None,
+        "theta": 10000.0,
+        "types": from_keys(types_of_blocks, BLOCKS, PATTERN),
+        "one_part": True,
+        "layers": from_keys(count_blocks, BLOCKS, PATTERN),
+        "kv_heads": count("num_key_value_heads", default=8, nullable=True),
+        "d_k": NEMOTRON_D_K,
+        "eps": NEMOTRON_EPS,
+        "bias": False,
+        "act": word("mlp_hidden_act", default="relu2"),
+        "mlp_bias": flag("mlp_bias"),
+        "state_space": from_keys(
+            lambda *sizes: sizes,
+            count("conv_kernel", "mamba_d_conv", default=4),
+            count("mamba_num_heads", default=128),
+            count("mamba_head_dim", default=64),
+            count("n_groups", "mamba_n_groups", default=8),
+            count("ssm_state_size", default=128),
+        ),
+        "state_act": word("mamba_hidden_act", default="silu"),
+        "conv_bias": Key(("use_conv_bias", "mamba_conv_bias"), FLAG, default=True),
+        "intermediate": count("intermediate_size", default=21504),
+        "experts": count("n_routed_experts", "num_local_experts", default=8),
+        "expert_width": LATENT,
+        "expert_size": count("moe_intermediate_size", default=7688),
+        "shared_size": count("moe_shared_expert_intermediate_size", default=7688),
+        "expert_layer": by_layer(is_routed, BLOCKS, PATTERN),
+        "chosen": count("num_experts_per_tok", default=2),
+        "router": "sigmoid",
+        "router_normalized": flag("norm_topk_prob", default=True),
+        "router_scale": real("routed_scaling_factor", default=1.0),
+        "groups": count("n_group", default=1),
+        "chosen_groups": count("topk_group", default=1),
+    },
+    without=("gate", "mlp_norm"),
+    when=(When(LATENT, None, without=("experts_into", "experts_out_of")),),
+    only={
+        **STEP_LIMIT,
+        **dict.fromkeys(("attention_bias", "use_bias", "mamba_proj_bias"), False),
+        "attention_head_dim": NEMOTRON_D_K,
+        **dict.fromkeys(("rms_norm_eps", "norm_eps"), NEMOTRON_EPS),
+    },
+    inert=(
+        *("num_hidden_layers", "rope_theta", "partial_rotary_factor", "sliding_window", "n_shared_experts"),
+        *("use_mamba_kernels", "mamba_ssm_cache_dtype", "chunk_size", "mamba_chunk_size", "expand"),
+        *("time_step_min", "time_step_max", "time_step_floor", "time_step_rank", "num_logits_to_keep"),
+        *("residual_in_fp32", "rescale_prenorm_residual", "moe_shared_expert_overlap"),
+        *("num_nextn_predict_layers", "mtp_layers_block_type", "mtp_hybrid_override_pattern"),
+    ),
+    example={
+        "hybrid_override_pattern": "ME*-",
+        **dict.fromkeys(("mamba_num_heads", "mamba_head_dim", "n_routed_experts"), 4),
+        "n_groups": 2,
+        "ssm_state_size": 6,
+        "conv_kernel": 3,
+        "moe_intermediate_size": 8,
+        "moe_shared_expert_intermediate_size": 12,
+    },
+)
+"""A layer is a state space, an attention without positions, a network or experts, and nothing besides."""
 
 # --- a convolution: LFM2 ---
 

@@ -62,6 +62,19 @@ NANOCHAT = derive_stack(
 )
 """Its norms have no weight, and pairs of columns turn the other way round."""
 
+BITNET = derive_stack(
+    PLAIN,
+    inner={"concat_norm": "self_attn.attn_sub_norm", "inner_norm": "mlp.ffn_sub_norm"},
+    settings={
+        "kv_heads": count("num_key_value_heads", default=5, nullable=True),
+        "act": word("hidden_act", default="relu2"),
+        "eps": epsilon("rms_norm_eps", 1e-5),
+        "theta": real("rope_theta", default=500000.0),
+    },
+    example={"head_dim": 4},
+)
+"""Heads, side by side, and the inside of a network go through a norm before the last matrix of each."""
+
 INTERNLM3 = derive_stack(
     LLAMA,
     settings={

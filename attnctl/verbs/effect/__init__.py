@@ -143,6 +143,8 @@ def begin_effects(
     d = model.description
     if by == HEAD and len(d.attending) < len(d.layers):
         raise AttnError(f"{model.name}: layers that do not attend have other heads")
+    if by in {LAYER, NETWORK} and d["one_part"]:
+        raise AttnError(f"{model.name}: each of its layers is a mixer or a network; ask --by {POSITION}")
     refuse_pair(ids, prompt.head.vocab)
 
     place = prompt.place(at)

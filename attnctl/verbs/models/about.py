@@ -225,6 +225,10 @@ def layer_table(d: Description, screen: Screen) -> Iterator[Line]:
 
 def layer_cells(d: Description, layer: Layer) -> list[str]:
     network = f"{d['chosen']} of {d['experts']} experts" if layer.has_experts else "dense"
+    if not layer.has_network:
+        network = "none"
+    if layer.is_network:
+        return ["nothing is mixed", "none", "none", network]
     if layer.is_linear:
         mixer = "a convolution" if d["convolution"] else "a state"
         return [mixer, "none", "none", network]

@@ -128,7 +128,7 @@ def recording(seen: list[Trace]) -> Any:
     def run(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
         plan = prepare_attention(tensors, hidden, None, memory, cross=cross)
         if HEAD_OUTPUTS not in plan.derivation or WEIGHTS not in plan.derivation:
-            raise AttnError(f"--follow: layer {tensors.index} of {tensors.d.family} carries a state")
+            raise AttnError(f"--follow: layer {tensors.index} of {tensors.d.family} does not attend")
         values = plan.derivation[HEAD_OUTPUTS].inputs[1]
         wanted = [WEIGHTS, values, W_O, HEAD_OUTPUTS]
         seen.append(plan.run([*wanted, *steps_to_keep(tensors, X, RESIDUAL)]))
