@@ -32,7 +32,7 @@ OF_A_STEP = 4
 """Results of one step that another one is compared with."""
 
 
-class Result(NamedTuple):
+class MadeValue(NamedTuple):
     """A result, and what it was made of, as long as that lives: later its identity may be another's."""
 
     step: Step
@@ -44,10 +44,10 @@ class Result(NamedTuple):
 
 
 @dataclass
-class Made:
+class MadeOnce:
     """Results of the last programs, those that were used last at the end."""
 
-    results: dict[tuple[int, ...], Result] = field(default_factory=dict)
+    results: dict[tuple[int, ...], MadeValue] = field(default_factory=dict)
     of_step: dict[str, deque[Array]] = field(default_factory=dict)
 
     def apply(self, step: Step, inputs: Sequence[Array]) -> Array:
@@ -62,7 +62,7 @@ class Made:
         if not is_worth_keeping(value, inputs):
             return value
         value = self.as_before(step.name, value)
-        self.results[key] = Result(step, [ref(array) for array in inputs], value)
+        self.results[key] = MadeValue(step, [ref(array) for array in inputs], value)
         if len(self.results) > RESULTS:
             del self.results[next(iter(self.results))]
         return value

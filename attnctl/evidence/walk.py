@@ -14,7 +14,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.blocks import MANY, StepInBlocks, after_scores, axes_of, in_blocks, of_scores
 from attnctl.evidence.judge import Broken, Gap, broken_by, judge_step
-from attnctl.evidence.made import Made
+from attnctl.evidence.made import MadeOnce
 from attnctl.evidence.record import Record, Values, expect, expect_surely, input_of, with_shapes
 from attnctl.evidence.rounding import KEPT_APART, Known, Later, either, exactly, noise
 from attnctl.math import Array
@@ -67,7 +67,7 @@ class Walk:
     """The parts of it in which a step was looked at, by the step: more than one search begins there."""
     shared: SharedValues = field(default_factory=dict, compare=False, repr=False)
     """Large values of other programs, which those that come next have in common with them."""
-    made: Made = field(default_factory=Made, compare=False, repr=False)
+    made: MadeOnce = field(default_factory=MadeOnce, compare=False, repr=False)
     """Small ones, too, by the numbers that they were made of."""
 
     @classmethod

@@ -9,7 +9,7 @@ from check_foreign import foreign, meant
 
 import attnctl
 from attnctl.evidence.blocks import OverQueries
-from attnctl.evidence.made import Made, are_same_bits
+from attnctl.evidence.made import MadeOnce, are_same_bits
 from attnctl.evidence.precision import FLOAT64
 from attnctl.evidence.recompute import Probe, keep_digits, recompute
 from attnctl.evidence.record import Record, with_precisions
@@ -200,7 +200,7 @@ def counted(rows):
 def test_what_programs_make_of_the_same_numbers_is_made_once():
     rows = np.random.RandomState(0).randn(64, 40)
     step, times = counted(rows)
-    made = Made()
+    made = MadeOnce()
     copy = Step("some", wrong.By(lambda x: x + 0.0), (), axes=(), formula="", symbol="")
     one = made.apply(copy, [np.full((128, 64), 2.0)])
     same = made.apply(replace(copy, op=wrong.By(lambda x: x * 1.0)), [np.full((128, 64), 2.0)])
@@ -233,7 +233,7 @@ def test_of_numbers_that_are_gone_nothing_is_known():
     """What is made of them is not taken for what is made of others in their place."""
     rows = np.random.RandomState(0).randn(64, 40)
     step, _ = counted(rows)
-    made = Made()
+    made = MadeOnce()
     for number in range(20):
         x = np.full((128, 64), float(number))
         assert np.array_equal(made.apply(step, [x]), x @ rows)
