@@ -21,7 +21,15 @@ from attnctl.evidence.allowed import FACTOR, Strictness, root_mean_square, typic
 from attnctl.evidence.judge import Gap, blur_of, judge_step, vanishes
 from attnctl.evidence.precision import Precision, to_float64
 from attnctl.evidence.record import Record, Values, expect_surely, with_shapes
-from attnctl.evidence.rounding import LEAST_RUNS, Known, LargeRuns, noise
+from attnctl.evidence.rounding import (
+    KEPT_APART,
+    LEAST_RUNS,
+    Known,
+    LargeRuns,
+    noise,
+    pool_scatter,
+    squared_distance,
+)
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.ops import Given, Hide, Merge, Op, Placed, Project, Unstated
@@ -93,6 +101,28 @@ class RowSample:
     """The greatest."""
     share: float
     """The least scatter of a number, as a part of it."""
+
+    @classmethod
+    def of(cls, rows: Array, scatter: Array) -> RowSample:
+        is_told = np.isfinite(rows) & np.isfinite(scatter) & (scatter > 0)
+
+        size = np.square(np.where(is_told, rows, 0.0)).sum(axis=-1)
+        off = np.square(np.where(is_told, scatter, 0.0)).sum(axis=-1)
+        ratios = np.sqrt(off[size > 0] / size[size > 0])
+
+        values = rows[is_told]
+        scatter = scatter[is_told]
+        share = float((scatter / np.maximum(np.abs(values), scatter)).min(initial=1.0))
+        if not ratios.size or not np.isfinite(ratios).all():
+            return cls(values, scatter, least=0.0, mean=0.0, most=np.inf, share=share)
+        return cls(
+            values,
+            scatter,
+            least=float(ratios.min()),
+            mean=root_mean_square(ratios),
+            most=float(ratios.max()),
+            share=share,
+        )
 
 
 class WorstFirst(NamedTuple):
@@ -177,9 +207,13 @@ class StepInBlocks:
             axes = axes_of(record, name) if name in record else derivation[name].axes
             if name in record and per_query(axes):
                 continue  # of which each block reads its own rows
-            known = values.get(name) or record.known(name)
-            if known:
-                outside[name] = axes, known.with_runs_kept()  # for the sample of each block
+            computed = values.get(name)
+            known = computed or record.known(name)
+            is_moved = name in derivation and getattr(derivation[name].op, "exact", False)
+            # Runs are kept for the sample of each block, but for large ones that are soon made again.
+            if known.value.size < KEPT_APART or (computed and not is_moved):
+                known = known.with_runs_kept()
+            outside[name] = axes, known
 
         name = steps[-1].name
         recorded = {name, *read_by(steps)} & {*record.trace}
@@ -196,7 +230,7 @@ class StepInBlocks:
         for number, step in enumerate(self.steps):
             if isinstance(step.op, OverQueries) and not step.op.sums:
                 scores, *others = step.inputs
-                blocks = (self.values_in(rows, steps[:number])[scores] for rows in self.blocks())
+                blocks = (self.value_in(rows, steps[:number], scores) for rows in self.blocks())
                 whole = (self.outside[name][1].value for name in others)
                 steps[number] = replace(step, op=step.op.told(blocks, *whole))
         return steps
@@ -210,7 +244,7 @@ class StepInBlocks:
         blocks = list(self.blocks())
         recorded = self.record.trace[self.name]
         rows_of_all = recorded[..., 0].size
-        samples = {number: self.sample(blocks[number]) for number in sparsely(len(blocks))}
+        samples = self.sample({number: blocks[number] for number in sparsely(len(blocks))})
 
         parts = []
         for number, rows in enumerate(blocks):
@@ -280,53 +314,58 @@ class StepInBlocks:
         if len(blocks) == 1:
             return None
 
-        value = np.concatenate([self.values_in(rows, self.steps)[self.name] for rows in blocks], axis=-2)
+        parts = [self.value_in(rows, self.steps, self.name) for rows in blocks]
+        value = np.concatenate(parts, axis=-2)
         size_of_row = np.sqrt(np.square(value).mean(axis=-1, keepdims=True))
         has_size = np.isfinite(size_of_row) & (size_of_row > 0)
         if not has_size.all():  # rows that see nothing could be anything
             return None
 
-        drawn = np.array([self.sample(rows).mean for rows in (blocks[0], blocks[-1])])
+        samples = self.sample({0: blocks[0], len(blocks) - 1: blocks[-1]})
+        drawn = np.array([sample.mean for sample in samples.values()])
         most = sqrt(3) * root_mean_square(drawn) * size_of_row  # of noise that is spread evenly
         return Known(value, lambda run: value + most * noise(self.name, run, value.shape))
 
-    def values_in(self, rows: slice, steps: Sequence[Step]) -> dict[str, Array]:
-        """Numbers of these queries at the first steps, and at all that any of them reads."""
+    def value_in(self, rows: slice, steps: Sequence[Step], name: str) -> Array:
+        """Numbers of these queries at one of the first steps, or at what any of them reads.
+
+        What no later step reads is let go of on the way: a block of scores is large.
+        """
         cuts = cuts_to(rows)
         move = begin_at(rows.start)
         values = {name: cut(known.value, axes, cuts) for name, (axes, known) in self.outside.items()}
-        for name in read_by(self.steps) - values.keys():
-            values[name] = to_float64(self.recorded(name, cuts))
+        for read in read_by(self.steps) - values.keys():
+            values[read] = to_float64(self.recorded(read, cuts))
 
-        for step in steps:
+        last_reader = {read: number for number, step in enumerate(steps) for read in step.inputs}
+        for number, step in enumerate(steps):
             op = change_step(step, move).op
-            inputs = [values[name] for name in step.inputs]
+            inputs = [values[read] for read in step.inputs]
             values[step.name] = op.apply(*self.record.factors_of(step.name).round(op, inputs))
-        return values
+            for read in step.inputs:
+                if last_reader[read] == number and read != name:
+                    values.pop(read, None)
+        return values[name]
 
-    def sample(self, rows: slice) -> RowSample:
-        """The scatter of a few rows in the middle of a block."""
-        _, expected = self.of(few_rows(rows, (rows.start + rows.stop) // 2))
-        scatter = expected.scatter_in(LEAST_RUNS)
-        is_told = np.isfinite(expected.value) & np.isfinite(scatter) & (scatter > 0)
+    @np.errstate(all="ignore")
+    def sample(self, blocks: Mapping[int, slice]) -> dict[int, RowSample]:
+        """The scatter of a few rows in the middle of each of these blocks.
 
-        size = np.square(np.where(is_told, expected.value, 0.0)).sum(axis=-1)
-        off = np.square(np.where(is_told, scatter, 0.0)).sum(axis=-1)
-        ratios = np.sqrt(off[size > 0] / size[size > 0])
+        It is drawn run by run: all of them read what one run makes of Q, K and V, which is large.
+        """
+        known = {}
+        for number, rows in blocks.items():
+            _, known[number] = self.of(few_rows(rows, (rows.start + rows.stop) // 2))
+        squares = {number: np.zeros(expected.value.shape) for number, expected in known.items()}
+        for run in range(LEAST_RUNS):
+            for number, expected in known.items():
+                squares[number] += squared_distance(expected.run(run), expected.value)
 
-        values = expected.value[is_told]
-        scatter = scatter[is_told]
-        share = float((scatter / np.maximum(np.abs(values), scatter)).min(initial=1.0))
-        if not ratios.size or not np.isfinite(ratios).all():
-            return RowSample(values, scatter, least=0.0, mean=0.0, most=np.inf, share=share)
-        return RowSample(
-            values,
-            scatter,
-            least=float(ratios.min()),
-            mean=root_mean_square(ratios),
-            most=float(ratios.max()),
-            share=share,
-        )
+        samples = {}
+        for number, expected in known.items():
+            scatter = pool_scatter(squares[number] / LEAST_RUNS, expected.value, LEAST_RUNS)
+            samples[number] = RowSample.of(expected.value, scatter)
+        return samples
 
     def clear(self, rows: slice, sample: RowSample) -> BlockFindings | None:
         """The findings of a block whose rows are clearly within rounding, or far beyond it; or None.
@@ -337,7 +376,7 @@ class StepInBlocks:
             return None
         precision = self.record.precision(self.name)
         found = to_float64(self.recorded(self.name, cuts_to(rows)))
-        expected = self.values_in(rows, self.steps)[self.name]
+        expected = self.value_in(rows, self.steps, self.name)
         with_shapes(self.name, found, expected)
 
         gap = found - expected

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
 
 import numpy as np
@@ -19,7 +19,7 @@ from attnctl.evidence.blocks import axes_of, stretch
 from attnctl.evidence.precision import FLOAT32, Precision, cut_bits, evident, on_grid, round_bits
 from attnctl.evidence.precision import round_to as nearest
 from attnctl.evidence.record import Record
-from attnctl.evidence.rounding import MULTIPLIED, PRODUCTS, Factors
+from attnctl.evidence.rounding import AS_THEY_ARE, MULTIPLIED, PRODUCTS, Factors, Later, is_part
 from attnctl.evidence.walk import Verdict, Walk
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
@@ -56,8 +56,8 @@ KERNELS = tuple(product((0.0, 0.25, 0.5), (False, True)))
 whether weights are rounded as parts of the largest of their row, as block by block in softmax."""
 
 LARGE = 2**15
-MOST_SHARED = 8
-"""The numbers of a value from which on it is shared between programs, and how many are."""
+MOST_SHARED = 4
+"""The numbers of a value from which on it is shared between programs, and how many: Q, K, V, and one."""
 
 BIASED = 1 / 8
 """The part of a factor's rounding that all of a step may be off by, where a simulation explains nothing."""
@@ -74,6 +74,12 @@ class Probe:
     values: dict[str, Array | None] = field(default_factory=dict)
     changed: dict[str, bool] = field(default_factory=dict)
 
+    @cached_property
+    def told(self) -> frozenset[str]:
+        """The steps that the record tells, which is asked at every input of hundreds of programs."""
+        record = self.before.record
+        return frozenset(name for name in record.trace if name not in record.blanks)
+
     def compute(self, name: str) -> Array | None:
         """The step's value by its inputs; None where they do not tell."""
         step = self.derivation[name]
@@ -89,23 +95,42 @@ class Probe:
         return value
 
     def apply(self, step: Step, inputs: Sequence[Array]) -> Array:
-        """The op of a step on its inputs; large results of recorded ones are kept for the next programs."""
-        if not all(map(self.before.record.tells, step.inputs)):
-            return step.op.apply(*inputs)
+        """The op of a step on its inputs; what other programs have made of the same numbers is reused."""
+        right = self.begun(step)
+        if right is not None:
+            value: Array = step.op.finish(right)  # type: ignore[attr-defined]
+            return value
+        if not self.told.issuperset(step.inputs):
+            return self.before.made.apply(step, inputs)
+
         shared = self.before.shared
         key = (id(step.op), step.inputs)
         if key in shared:
+            shared[key] = shared.pop(key)  # the one that was used last goes last
             return shared[key][1]
 
         value = step.op.apply(*inputs)
-        if value.size >= LARGE:
+        if value.size >= LARGE and not is_part(value):
             shared[key] = step.op, value  # the op as well: the id of what is gone may be another's
             if len(shared) > MOST_SHARED:
                 del shared[next(iter(shared))]
         return value
 
+    def begun(self, step: Step) -> Array | None:
+        """The right result of a step that an op goes on from, where it is known; else None."""
+        right_op = getattr(step.op, "goes_on_from", None)
+        old = self.before.derivation.by_name.get(step.name)
+        known = self.before.values.get(step.name)
+        if old is None or right_op is not old.op or step.inputs != old.inputs:
+            return None
+        if known is None or isinstance(known, Later) or isinstance(right_op, MatMul):
+            return None
+        is_as_computed = self.before.record.factors_of(step.name) is AS_THEY_ARE
+        has_right_inputs = not any(name not in self.told and self.is_changed(name) for name in step.inputs)
+        return known.value if is_as_computed and has_right_inputs else None
+
     def input(self, name: str) -> Array | None:
-        if self.before.record.tells(name):
+        if name in self.told:
             return self.before.record.value(name)
         if name not in self.values:
             self.values[name] = self.input_computed(name)
@@ -123,7 +148,7 @@ class Probe:
         """True for a step that is another one than before, or is computed from such as is not recorded."""
         if name not in self.changed:
             inputs = self.derivation[name].inputs
-            computed = [input_ for input_ in inputs if not self.before.record.tells(input_)]
+            computed = [input_ for input_ in inputs if input_ not in self.told]
             self.changed[name] = self.earlier(name) is None or any(map(self.is_changed, computed))
         return self.changed[name]
 
@@ -175,7 +200,8 @@ def recompute(
         for name, round_input in zip(step.inputs, round_inputs, strict=True):
             array = values[name] if name in values else record.value(name)
             rounded.append(array if array.dtype == bool else round_input(array))
-        result = round_result(step.op.apply(*rounded))
+        made = record.projected(step) if is_untouched and step.name not in changed else None
+        result = round_result(step.op.apply(*rounded)) if made is None else made
         values[step.name] = result
         if step.name not in changed:
             kept[step.name] = result

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
-from weakref import ref
 
 import numpy as np
 
@@ -34,9 +32,10 @@ from attnctl.evidence.rounding import (
     noise,
     round_at_random,
 )
+from attnctl.evidence.shared import shared
 from attnctl.math import Array, Shape
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.ops import Given, Hide, MatMul, Repeat, Softmax, Unstated
+from attnctl.math.ops import Given, Hide, MatMul, Project, Repeat, Softmax, Unstated
 from attnctl.record import Trace
 
 if TYPE_CHECKING:
@@ -45,26 +44,6 @@ if TYPE_CHECKING:
 
 SMALL = 2**18
 """Numbers below which an array is kept in float64, too."""
-
-
-WIDE: dict[int, tuple[ref[Array], ref[Array]]] = {}
-"""Large arrays by their identity, and what they are in float64, as long as somebody has both."""
-
-
-def shared_float64(array: Array) -> Array:
-    """The array in float64, the same one for all who read it at once: walks read what others have read."""
-    if array.dtype == bool:
-        return array
-    source, wide = WIDE.get(id(array), (None, None))
-    shared = wide() if wide is not None and source is not None and source() is array else None
-    if shared is None:
-        shared = array.astype(np.float64)
-        WIDE[id(array)] = ref(array), ref(shared, partial(forget, id(array)))
-    return shared
-
-
-def forget(identity: int, _: object) -> None:
-    WIDE.pop(identity, None)
 
 
 @dataclass(frozen=True)
@@ -104,10 +83,10 @@ class Record:
 
     def value(self, name: str) -> Array:
         array = self.trace[name]
-        if array.dtype == np.float64:
+        if array.dtype in (np.float64, bool):
             return array
         if array.size >= SMALL:
-            return shared_float64(array)
+            return shared("float64", [array], lambda: array.astype(np.float64))
         if name not in self.widened or self.widened[name][0] is not array:
             self.widened[name] = array, to_float64(array)
         return self.widened[name][1]
@@ -121,6 +100,27 @@ class Record:
 
     def precision(self, name: str) -> Precision:
         return self.precisions.get(name, self.unrecorded)
+
+    def projected(self, step: Step) -> Array | None:
+        """A projection of what is recorded, made once for all walks; None of any other step."""
+        if not self.is_projection(step):
+            return None
+        op = step.op
+        inputs = [self.value(name) for name in step.inputs]
+        return shared("projected", self.arrays_of(step), lambda: op.apply(*inputs))
+
+    def with_runs_kept(self, step: Step, known: Known) -> Known:
+        """A value with its runs, which are the same in all walks where it is made of the same numbers."""
+        if self.strictness != Strictness() or step.name in self.factors or not self.is_projection(step):
+            return known.with_runs_kept()
+        units = tuple(self.precision(name).unit for name in (step.name, *step.inputs))
+        return shared(("runs", step.name, units), self.arrays_of(step), known.with_runs_kept)
+
+    def is_projection(self, step: Step) -> bool:
+        return type(step.op) is Project and all(map(self.tells, step.inputs))
+
+    def arrays_of(self, step: Step) -> list[Array]:
+        return [self.trace[name] for name in step.inputs]
 
     def factors_of(self, name: str) -> Factors:
         return self.factors.get(name, AS_THEY_ARE)
@@ -229,7 +229,8 @@ def expect(record: Record, step: Step, values: Values) -> Known | None:
     unit = record.precision(step.name).unit
     factors = record.factors_of(step.name)
     try:
-        value = carry_rounding(step.op, inputs, unit, step.name, factors)
+        made = record.projected(step) if factors is AS_THEY_ARE else None
+        value = carry_rounding(step.op, inputs, unit, step.name, factors, value=made)
     except (ValueError, IndexError, TypeError, ArithmeticError):  # a step that was not written by attnctl
         shapes = [
             f"{name} {' × '.join(map(str, known.value.shape))}"

@@ -59,8 +59,8 @@ LARGE = 2**13
 """Numbers of a step from which on a run is carried out again rather than kept."""
 
 KEPT_APART = 2**16
-LARGE_RUNS = 4 * LEAST_RUNS
-"""Numbers of a value from which on few runs are kept, and how many: those of Q, K and V, and some."""
+LARGE_RUNS = 3 * LEAST_RUNS
+"""Numbers of a value from which on few runs are kept, and how many: those of Q, K and V."""
 
 LITTLE = 0.05
 """The part of a step's rounding that sums may add before they count."""
@@ -256,13 +256,16 @@ def noise(name: str, run: int, shape: tuple[int, ...]) -> Array:
     return numbers[:size].reshape(shape) if size <= NOISE.size else np.resize(numbers, shape)
 
 
-def round_at_random(value: Array, unit: float, name: str, run: int) -> Array:
+def round_at_random(value: Array, unit: float, name: str, run: int, *, in_place: bool = False) -> Array:
     if value.dtype == bool or not unit:
         return value
     flat = value.reshape(-1)
     factors = drawn(name, run)[: flat.size] * unit
     factors += 1.0
-    out = factors if flat.size <= NOISE.size else np.empty(flat.size)
+    if in_place and value.dtype == np.float64 and value.flags.c_contiguous:
+        out = flat
+    else:
+        out = factors if flat.size <= NOISE.size else np.empty(flat.size)
     for start in range(0, flat.size, NOISE.size):  # in parts that stay in the processor's cache
         part = flat[start : start + NOISE.size]
         np.multiply(part, factors[: part.size], out=out[start : start + NOISE.size])
@@ -276,10 +279,12 @@ def carry_rounding(
     name: str = "",
     factors: Factors = AS_THEY_ARE,
     of_sums: float = FLOAT32.unit,
+    value: Array | None = None,
 ) -> Known:
     """The result of an op on numbers that are known so well, as a step of this name.
 
-    `unit` is the relative error of one rounding, `of_sums` the largest that one in a sum has.
+    `unit` is the relative error of one rounding, `of_sums` the largest that one in a sum has; `value` is
+    the result itself, where it is known.
     """
     numbers = sum(input_.numbers for input_ in inputs)
     if factors.short is not None and not factors.unit and not getattr(op, "exact", False):
@@ -290,10 +295,20 @@ def carry_rounding(
         drawn = [input_.run(number) for input_ in inputs]
         return run_rounded(op, drawn, unit, name=name, number=number, factor=factor, of_sums=of_sums)
 
-    with np.errstate(all="ignore"):
-        value = op.apply(*factors.round(op, [input_.value for input_ in inputs]))
+    if value is None:
+        with np.errstate(all="ignore"):
+            value = op.apply(*factors.round(op, [input_.value for input_ in inputs]))
     # What is small is kept: every step that reads it runs it again.
-    return Known(value, cache(run) if value.size < LARGE else run, numbers)
+    return Known(value, cache(lambda number: alone(run(number))) if value.size < LARGE else run, numbers)
+
+
+def alone(array: Array) -> Array:
+    """The array, without the memory of a larger one of which it is a part: some rows of Q, say."""
+    return array.copy(order="K") if is_part(array) else array
+
+
+def is_part(array: Array) -> bool:
+    return isinstance(array.base, np.ndarray) and array.base.size > array.size
 
 
 @np.errstate(all="ignore")
@@ -319,7 +334,11 @@ def run_rounded(
     if isinstance(op, (Softmax, SinkSoftmax)):
         unit = sqrt(3) * unit  # exp and its sum are rounded, too
     moved = [round_at_random(x, inside, f"{name} {at}", number) for at, x in enumerate(inputs)]
-    result = round_at_random(op.apply(*moved), unit + sums, name, number)
+    result = op.apply(*moved)
+    is_own = result.flags.owndata and all(result is not x for x in moved)
+    result = round_at_random(result, unit + sums, name, number, in_place=is_own)
+    if getattr(op, "start", None) is None:
+        return result
     return result + displace(op, moved, result, unit, name=name, run=number)
 
 
@@ -341,13 +360,11 @@ def round_weights(known: Known, name: str, precision: Precision) -> Known:
 
 
 def displace(op: Any, inputs: Sequence[Array], result: Array, unit: float, name: str, run: int) -> Any:
-    """The error from rounding a position, where an op has any: sin and cos of large angles are far off.
+    """The error from rounding a position, of an op that has any: sin and cos of large angles are far off.
 
     Nobody rounds positions more coarsely than float32.
     """
-    start = getattr(op, "start", None)
-    if start is None:
-        return 0.0
+    start = op.start
     places = getattr(op, "places", ())
     if places:
         farthest = np.max(places)

@@ -12,10 +12,11 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.allowed import Strictness
-from attnctl.evidence.blocks import MANY, StepInBlocks, axes_of, in_blocks, of_scores
+from attnctl.evidence.blocks import MANY, StepInBlocks, after_scores, axes_of, in_blocks, of_scores
 from attnctl.evidence.judge import Broken, Gap, broken_by, judge_step
+from attnctl.evidence.made import MadeOnce
 from attnctl.evidence.record import Record, Values, expect, expect_surely, input_of, with_shapes
-from attnctl.evidence.rounding import Known, Later, either, exactly, noise
+from attnctl.evidence.rounding import KEPT_APART, Known, Later, either, exactly, noise
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.ops import Given, Unstated
@@ -66,6 +67,8 @@ class Walk:
     """The parts of it in which a step was looked at, by the step: more than one search begins there."""
     shared: SharedValues = field(default_factory=dict, compare=False, repr=False)
     """Large values of other programs, which those that come next have in common with them."""
+    made: MadeOnce = field(default_factory=MadeOnce, compare=False, repr=False)
+    """Small ones, too, by the numbers that they were made of."""
 
     @classmethod
     def over(
@@ -199,7 +202,26 @@ def value_of(record: Record, derivation: Derivation, step: Step, values: Values)
     if is_large(record, step, values) and has_inputs:
         return Later(compute)
     known = expect(record, step, values)
-    return known and known.with_runs_kept()
+    if known is None or (known.value.size >= KEPT_APART and is_made_again(record, derivation, step)):
+        return known
+    return record.with_runs_kept(step, known)
+
+
+def is_made_again(record: Record, derivation: Derivation, step: Step) -> bool:
+    """True for a step of which no large runs are to be kept: those of another one do.
+
+    What moves numbers to other places is made again of what it moves; and what but one step reads, on the
+    way to scores, is in the runs of that one.
+    """
+    if getattr(step.op, "exact", False):
+        return True
+    readers = [other for other in derivation if step.name in other.inputs]
+    if len(readers) != 1:
+        return False
+    (reader,) = readers
+    if reader.name in record or getattr(reader.op, "exact", False):
+        return False
+    return reader.name not in after_scores(derivation)
 
 
 def is_large(record: Record, step: Step, values: Values) -> bool:

@@ -41,7 +41,15 @@ class Arranged(Op):
         moved = list(inputs)
         for place, move in enumerate(self.before):
             moved[place] = move(inputs[place])
-        return self.after(self.op.apply(*moved))
+        return self.finish(self.op.apply(*moved))
+
+    @property
+    def goes_on_from(self) -> Op | None:
+        """The op to whose result it does something; none where it reads other numbers."""
+        return None if self.before else self.op
+
+    def finish(self, result: Array) -> Array:
+        return self.after(result)
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,14 @@ class Then(RowWise):
     then: Op
 
     def apply(self, *inputs: Array) -> Array:
-        return self.then.apply(self.op.apply(*inputs))
+        return self.finish(self.op.apply(*inputs))
+
+    @property
+    def goes_on_from(self) -> Op:
+        return self.op
+
+    def finish(self, result: Array) -> Array:
+        return self.then.apply(result)
 
 
 @dataclass(frozen=True)

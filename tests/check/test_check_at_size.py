@@ -1,5 +1,7 @@
 """What keeps the check of a large wrong dump short gives what the long way gives."""
 
+from dataclasses import replace
+
 import numpy as np
 import planted as own
 import pytest
@@ -7,11 +9,13 @@ from check_foreign import foreign, meant
 
 import attnctl
 from attnctl.evidence.blocks import OverQueries
+from attnctl.evidence.made import MadeOnce, are_same_bits
 from attnctl.evidence.precision import FLOAT64
-from attnctl.evidence.recompute import keep_digits, recompute
+from attnctl.evidence.recompute import Probe, keep_digits, recompute
 from attnctl.evidence.record import Record, with_precisions
 from attnctl.evidence.walk import Verdict, Walk
 from attnctl.inputs.plan.intended import plan_dump
+from attnctl.math.derivation import Derivation, Step
 from attnctl.mistakes import CATALOGUE, wrong
 from attnctl.verbs.check.parts import Part, samples, some_rows, whole_of
 from attnctl.verbs.check.search import Search
@@ -180,3 +184,73 @@ def test_of_ways_that_are_equal_on_paper_the_first_is_said(mistake, words, n):
         recorded = {name: arrays[name] for name in (*own.INPUTS, "attention_weights") if name in arrays}
         (finding,) = attnctl.check(foreign(recorded), meant(kind)).findings
         assert finding.words == words
+
+
+def counted(rows):
+    """A step whose op counts how often it is carried out."""
+    times = []
+
+    def function(x):
+        times.append(1)
+        return x @ rows
+
+    return Step("head_outputs", wrong.By(function), ("x",), axes=(), formula="", symbol=""), times
+
+
+def test_what_programs_make_of_the_same_numbers_is_made_once():
+    rows = np.random.RandomState(0).randn(64, 40)
+    step, times = counted(rows)
+    made = MadeOnce()
+    copy = Step("some", wrong.By(lambda x: x + 0.0), (), axes=(), formula="", symbol="")
+    one = made.apply(copy, [np.full((128, 64), 2.0)])
+    same = made.apply(replace(copy, op=wrong.By(lambda x: x * 1.0)), [np.full((128, 64), 2.0)])
+    assert same is one  # other programs, the same numbers
+    assert made.apply(step, [one]) is made.apply(step, [same])
+    assert len(times) == 1
+
+    other = made.apply(copy, [np.full((128, 64), 3.0)])
+    assert np.array_equal(made.apply(step, [other]), np.full((128, 64), 3.0) @ rows)
+    assert len(times) == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ([0.0, 1.0], [0.0, 1.0], True),
+        ([0.0, 1.0], [-0.0, 1.0], False),  # 1 / x tells them apart
+        ([np.nan, -np.inf], [np.nan, -np.inf], True),
+        ([1.0, np.nan], [1.0, np.nan], True),
+        ([1.0, 2.0], [1.0, np.nan], False),
+        ([1.0, 2.0], [3.0, 2.0], False),
+        ([1.0], [1.0, 1.0], False),
+    ],
+)
+def test_numbers_are_the_same_bit_by_bit(one, other, same):
+    assert are_same_bits(np.array(one), np.array(other)) is same
+
+
+def test_of_numbers_that_are_gone_nothing_is_known():
+    """What is made of them is not taken for what is made of others in their place."""
+    rows = np.random.RandomState(0).randn(64, 40)
+    step, _ = counted(rows)
+    made = MadeOnce()
+    for number in range(20):
+        x = np.full((128, 64), float(number))
+        assert np.array_equal(made.apply(step, [x]), x @ rows)
+        del x
+
+
+@pytest.mark.parametrize("after", [lambda x: x[:, ::-1], lambda x: 2 * x])
+def test_what_goes_on_from_the_right_step_has_it_from_the_walk(after):
+    walk = walked(None, (*own.INPUTS, "output"))
+    right = walk.derivation["Q"]
+    known = walk.values["Q"].value
+    op = wrong.Arranged(right.op, after=after)
+    program = Derivation(tuple(replace(s, op=op) if s is right else s for s in walk.derivation))
+    probe = Probe(walk, program)
+    assert probe.begun(program["Q"]) is known
+    assert np.array_equal(probe.compute("Q"), after(known))
+    assert np.array_equal(op.apply(walk.record.value("X"), walk.record.value("W_Q")), after(known))
+
+    moved = replace(op, before=(lambda x: x[::-1],))
+    assert probe.begun(replace(program["Q"], op=moved)) is None

@@ -423,7 +423,9 @@ def test_a_sample_has_the_least_scatter_of_its_rows():
     walked = walk(record)
     step = record.intended["attention_weights"]
     begun = blocks.StepInBlocks.begin(record, record.intended, [step], walked.values)
-    sample = begun.sample(slice(0, 24))
+    drawn = begun.sample({7: slice(0, 24), 9: slice(12, 24)})
+    assert [*drawn] == [7, 9]
+    sample = drawn[7]
     expected = begun.of(blocks.few_rows(slice(0, 24), 12))[1]
     scatter = expected.scatter_in(4)
     ratios = np.sqrt(np.square(scatter).sum(-1) / np.square(expected.value).sum(-1))

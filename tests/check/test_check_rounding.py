@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from registry_strategies import examples
 
+import attnctl
 from attnctl.evidence import precision
 from attnctl.evidence.allowed import FACTOR, typical
 from attnctl.evidence.blocks import cut_known
 from attnctl.evidence.precision import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, of_run, on_grid
-from attnctl.evidence.record import WIDE, shared_float64
 from attnctl.evidence.rounding import (
     LARGE_RUNS,
     LEAST_RUNS,
@@ -22,9 +22,11 @@ from attnctl.evidence.rounding import (
     exactly,
     round_at_random,
 )
+from attnctl.evidence.shared import SHARED, shared
 from attnctl.math import ops
 from attnctl.math.rules import Causal
 from attnctl.mistakes import wrong
+from attnctl.verbs.check.parts import SomeRows
 
 pytestmark = pytest.mark.sample(4)
 
@@ -239,12 +241,45 @@ def test_a_run_that_overflows_is_not_kept():
         assert np.isinf(known.run(0)).all()
 
 
-def test_what_is_read_in_float64_is_shared_as_long_as_somebody_has_it():
+def test_what_is_made_of_an_array_is_shared_as_long_as_somebody_has_it():
     array = np.ones((600, 600), np.float32)
-    wide = shared_float64(array)
+
+    def widen(one):
+        return shared("float64", [one], lambda: one.astype(np.float64))
+
+    wide = widen(array)
     assert wide.dtype == np.float64
-    assert shared_float64(array) is wide
-    assert shared_float64(array.copy()) is not wide
-    before = len(WIDE)
+    assert widen(array) is wide
+    assert widen(array[:]) is wide  # the same memory
+    assert widen(array[:, ::-1]) is not wide
+    assert widen(array.copy()) is not wide
+    assert shared("another", [array], lambda: array + 1) is not wide
+    before = len(SHARED)
     del wide
-    assert len(WIDE) < before
+    assert len(SHARED) < before
+
+
+def test_what_stands_in_the_memory_of_an_array_that_is_gone_is_another():
+    kept = shared("float64", [np.ones((600, 600), np.float32)], lambda: np.ones((600, 600)))
+    again = [np.full((600, 600), 2.0, np.float32) for _ in range(3)]
+    for other in again:
+        assert shared("float64", [other], lambda other=other: other.astype(np.float64)) is not kept
+
+
+def test_numbers_that_were_changed_since_are_checked_anew():
+    """A report that somebody keeps has no part in the next check of the same arrays."""
+    arrays = own.attend(own.Kind(heads=2, n=600, d_model=256, d=128, dtype=own.F32), None)
+    arrays = {name: array for name, array in arrays.items() if name in {*own.INPUTS, "output"}}
+    report = attnctl.check(arrays, heads=2)
+    assert report.agrees
+    arrays["X"][:] *= 2
+    assert attnctl.check(arrays, heads=2).agrees is False
+    assert report.agrees
+
+
+def test_a_run_of_some_rows_does_not_keep_all():
+    known = Known(np.ones((500, 100)), lambda run: np.full((500, 100), 1.0 + run))
+    some = carry_rounding(SomeRows(2, 4), [known], unit=0.0)
+    assert (some.run(1) == 2.0).all()
+    assert some.run(1) is some.run(1)
+    assert some.run(1).base is None

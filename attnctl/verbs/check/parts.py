@@ -112,7 +112,7 @@ class Part:
         """The value that such a program gives in this part."""
         count = self.record.trace[blocks.name].shape[-2]
         rows = slice(self.begin, self.begin + count)
-        return blocks.values_in(rows, blocks.steps)[blocks.name]
+        return blocks.value_in(rows, blocks.steps, blocks.name)
 
     def widen(self, derivation: Derivation, record: Record) -> Derivation:
         """The derivation of a program that makes a mistake in this part, as it reads in all the record."""
@@ -140,7 +140,7 @@ def ends_elsewhere(blocks: StepInBlocks) -> bool:
     """True where the last queries are no others rounded, not even to a few digits."""
     last = slice(max(blocks.queries - LAST_ROWS, 0), blocks.queries)
     found = blocks.recorded(blocks.name, cuts_to(last))
-    value = blocks.values_in(last, blocks.steps)[blocks.name]
+    value = blocks.value_in(last, blocks.steps, blocks.name)
     is_told = np.isfinite(found) & np.isfinite(value)
     off = root_mean_square((found - value)[is_told])
     return bool(off > ELSEWHERE * spread(value[is_told]))

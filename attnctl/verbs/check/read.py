@@ -11,7 +11,7 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.evidence.allowed import Strictness
 from attnctl.evidence.blocks import stretch
-from attnctl.evidence.precision import COARSE_FIRST, DTYPES, FLOAT64
+from attnctl.evidence.precision import COARSE_FIRST, DTYPES, FLOAT64, Precision
 from attnctl.evidence.recompute import (
     TF32_BITS,
     factors_shown,
@@ -67,9 +67,21 @@ def walk_over(reading: Reading, strictness: Strictness, plan: DumpPlan | None = 
     settings = reading.settings
     ours, plan = (trace, plan) if plan else plan_dump(trace, settings)
     blanks = {name: np.isnan(ours[name]) for name in trace.begun if name in ours}
-    dtype = settings.dtype if settings else trace.config.get("dtype")
-    record = with_precisions(Record(ours, plan, strictness, blanks), DTYPES.get(str(dtype), FLOAT64))
+    record = with_precisions(Record(ours, plan, strictness, blanks), at_least(reading))
     return with_factors_shown(Walk.over(record, plan.derivation))
+
+
+def at_least(reading: Reading) -> Precision:
+    """The precision that was said."""
+    dtype = reading.settings.dtype if reading.settings else reading.trace.config.get("dtype")
+    return DTYPES.get(str(dtype), FLOAT64)
+
+
+def walk_on(reading: Reading, begun: Walk) -> Walk:
+    """All of a reading in which nothing was wrong until some step."""
+    if reading.trace.begun or at_least(reading) is not FLOAT64:
+        return walk_over(reading, begun.record.strictness)
+    return with_factors_shown(Walk.over(begun.record, begun.derivation, before=begun))
 
 
 def with_factors_shown(walk: Walk, until: str | None = None) -> Walk:
@@ -137,13 +149,20 @@ def best_reading(first: Walked) -> Walked:
     place = walk.gap(walk.wrong[0]).at if walk.wrong else ()
     about = place[-2] if len(place) > 1 else 0  # the query at which it is most wrong
 
+    last: list[Walked] = []
+
     def look(other: Reading, until: str | None) -> Walk | None:
+        begun = last.pop()[1] if last and last[0][0] is other else None
+        last.clear()
         try:
             if until is None:
-                return walk_over(other, strictness)
-            return walk_until(other, strictness, until, about)
+                return walk_on(other, begun) if begun else walk_over(other, strictness)
+            walk = walk_until(other, strictness, until, about)
         except AttnError:  # its arrays do not go together
             return None
+        if not walk.wrong:  # all of it may be asked for next
+            last.append((other, walk))
+        return walk
 
     found = agreeing(reading, walk, look)
     if found is None and walk.wrong:
@@ -203,9 +222,10 @@ def without_one_option(seen: Walked) -> Reading | None:
     about = place[-2] if len(place) > 1 else 0
     for other in without_options(reading):
         with suppress(AttnError):
-            if first and walk_until(other, strictness, first, about).wrong:
+            begun = walk_until(other, strictness, first, about) if first else None
+            if begun and begun.wrong:
                 continue
-            walk = walk_over(other, strictness)
+            walk = walk_on(other, begun) if begun else walk_over(other, strictness)
             if not walk.wrong and mends(before, walk, other):
                 return other
     return None

@@ -317,7 +317,13 @@ class Search:
             return None
 
         rounding = float(np.sqrt(squares[is_certain].mean())) if is_certain.any() else 0.0
-        return Fit(mistakes, walk, certain=is_reproduced and is_exact, misfit=misfit, rounding=rounding)
+        return Fit(
+            mistakes,
+            replace(walk, values={}),  # many fits are compared, and what each walk read is large
+            certain=is_reproduced and is_exact,
+            misfit=misfit,
+            rounding=rounding,
+        )
 
     def walk_to_first(self, plant: Plant) -> tuple[Walk, Known] | None:
         """The walk of a program as far as the step, and its value; None where steps before it get wrong."""
