@@ -138,7 +138,7 @@ def test_a_name_is_refused_for_a_program(call):
 OF_TORCH = {
     "a module whose batch comes first and that is not told": Fault(
         "attend = nn.MultiheadAttention(8, 2)\nout, _ = attend(h, h, h)\nprint(out.mean(1).shape)\n",
-        "attend(h, h, h)",
+        "nn.MultiheadAttention(8, 2)",
         "batch-first",
     ),
     "dropout that goes on after eval": Fault(
