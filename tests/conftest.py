@@ -196,9 +196,9 @@ def warm_commands(tmp_path_factory):
 @pytest.fixture
 def _unexplained(monkeypatch):
     """What is wrong of a target is not searched for, which takes longest where nothing has a name."""
-    from attnctl.verbs.conform import held, run
+    from attnctl.verbs.conform import causes, held
 
-    monkeypatch.setattr(run, "diagnose", lambda *_: held.NOTHING)
+    monkeypatch.setattr(causes, "diagnose", lambda *_: held.NOTHING)
 
 
 @pytest.fixture

@@ -376,7 +376,7 @@ def hold_merge(suite: MergeSuite, progress: Progress) -> Conformance:
     suite.find_layout(replace(features[MERGE][0], dtype=request.dtypes[0]))
     run = Run(suite, search=suite.explain)
     if "float64" in request.dtypes and all(map(suite.is_single, features[MERGE])):
-        run.refused["float64"] = SINGLE
+        run.runner.refused["float64"] = SINGLE
     run.run_features(to_run, progress)
 
     notes = []

@@ -19,7 +19,8 @@ from attnctl.verbs.conform.case import Case
 from attnctl.verbs.conform.judge import Extras
 from attnctl.verbs.conform.profile import Request, TargetProfile
 from attnctl.verbs.conform.report import Conformance
-from attnctl.verbs.conform.run import BOUNDED, Progress, Run
+from attnctl.verbs.conform.run import Progress, Run
+from attnctl.verbs.conform.runner import BOUNDED
 from attnctl.verbs.conform.suite import CaseDone, Suite
 from attnctl.verbs.conform.target import make_target
 
