@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
@@ -28,6 +28,7 @@ from attnctl.verbs.conform.call import (
     repeat,
 )
 from attnctl.verbs.conform.case import INPUTS
+from attnctl.verbs.conform.compiled import compile_whole, numbers_of
 from attnctl.verbs.conform.signature import PACKED, THEIRS
 from attnctl.verbs.conform.stored import is_small, type_beside
 
@@ -37,7 +38,9 @@ RAISED = (Exception, KeyboardInterrupt)
 
 def invoke(function: Callable[..., Any], call: TargetCall, framework: Framework) -> Answer:
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), framework.ready_for(call.dtype):
+            if framework.whole and call.times == 1:
+                function = compile_whole(function)
             ready = prepare_call(function, framework, call)
             answer, result = call_once(ready)
             return repeat_call(ready, answer, result) if call.times > 1 else answer
@@ -109,11 +112,16 @@ def read_outputs(result: Any) -> tuple[Any, ...]:
 class Framework:
     name: str = "numpy"
     device: str = ""
+    whole: bool = False
+    """A function of jax is compiled whole, but for calls that are made again, which are to run anew."""
 
     @property
     def goes_back(self) -> bool:
         """It gives gradients of what is computed in it."""
         return self.name != "numpy"
+
+    def ready_for(self, dtype: str) -> AbstractContextManager[None]:
+        return numbers_of(dtype) if self.name == "jax" else nullcontext()
 
     def carry_out(self, ready: PreparedCall) -> tuple[Any, Sequence[Any]]:
         """Call the function, and go back from the cotangent to the inputs where there is one."""
@@ -162,10 +170,10 @@ class Framework:
         if self.name == "jax":
             jax = import_module("jax")
             jnp = import_module("jax.numpy")
-            if dtype == "float64":  # jax makes float32 of it otherwise
-                jax.config.update("jax_enable_x64", True)
-            of_library = getattr(jnp, IN_LIBRARIES.get(dtype, dtype)) if has_numbers else None
-            made = jnp.asarray(array, dtype=of_library)
+            if has_numbers:
+                # By NumPy: jax would compile a conversion for every size.
+                array = array.astype(getattr(jnp, IN_LIBRARIES.get(dtype, dtype)))
+            made = jnp.asarray(array)
             return jax.device_put(made, jax.devices(self.device)[0]) if self.device else made
         return array
 

@@ -53,7 +53,8 @@ def make_target(target: str | Sequence[str] | Callable[..., Any], request: Reque
     The file of a command holds the options that it is said to take, and what a backward pass takes.
     Raises AttnError for what is no target, and for several.
     """
-    framework = Framework(request.framework, request.device)
+    is_whole = request.framework == "jax" and request.quick
+    framework = Framework(request.framework, request.device, is_whole)
     limit = request.timeout or SECONDS
     if callable(target):
         return InProcess(target, framework)
