@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import serving
+from serving_more import MORE
 from serving_right import RIGHT as ODD
 from serving_table import FAULTS, RIGHT, drop_one_more_than_blocks, make
 
@@ -30,9 +31,9 @@ def conform(kernel, *features, **more):
     return attnctl.conform(kernel, quick=True, dtypes=TYPES, features=features, **more)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(10)
 @pytest.mark.usefixtures("_unexplained")
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", [*FAULTS, *MORE], ids=lambda fault: fault.name)
 def test_a_fault_is_found_in_the_feature_that_it_is_of(fault):
     found = conform(make(fault), fault.feature)
     assert found.agrees is False, str(found)
@@ -108,6 +109,7 @@ def test_the_full_suite_finds_it_too(fault):
 
 def test_there_are_as_many_as_are_promised():
     assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 40
+    assert len({fault.name for fault in [*FAULTS, *MORE]}) == len(FAULTS) + len(MORE) >= 80
     assert len(ODD) >= 20
 
 

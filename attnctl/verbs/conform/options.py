@@ -337,7 +337,7 @@ LIBRARY_OPTIONS = (
         "scale",
         ("scale", "softmax_scale", "sm_scale", "scaling"),
         ask=ask_scale,
-        values=lambda _: (0.75, 0.0625),
+        values=lambda _: (0.75, 0.0625, 1.5),
         neutral=usual_scale,
     ),
     KernelOption(

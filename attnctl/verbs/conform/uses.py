@@ -16,6 +16,7 @@ DECODE_STEPS = ((1, 1), (1, 12), (2, 15), (1, 16), (3, 33), (4, 64), (1, 127), (
 """New queries, and the keys before them: kernels have ways of their own for so few."""
 
 MOST_NEW = 4
+FEW_NEW = 3
 BELOW = 1
 """The seed with which the first query's scores are all far below 0, where they are large."""
 
@@ -26,7 +27,7 @@ MORE_PASTS = (1, 8, 15, 31, 32, 63, 65, 128, 255, 1023)
 
 BESIDE_DECODE = ("window", "sliding_window", "mask", "bias", "scale", "softcap", "alibi", "sinks",
                  "positions")  # fmt: skip
-"""Options that a way of its own for one query may forget."""
+"""Options that a way of its own for one query may forget, or take for a few queries as for the first."""
 
 
 def decode_cases(
@@ -59,12 +60,13 @@ def decode_cases(
         if name in claimed:
             cases += [add_tree(step, name) for step in list_tree_steps(cached=cached, groups=groups)]
 
-    one_query = make_step(1, 18, cached=cached, groups=groups, number=1)
-    for name in BESIDE_DECODE:
-        if name in claimed:
-            value = OPTIONS[name].values(one_query)[0]
-            own = one_query.having(**{name: value})
-            cases.append(add_ragged(own, ways[0]))
+    for queries in (1, FEW_NEW):
+        step = make_step(queries, 18, cached=cached, groups=groups, number=1)
+        for name in BESIDE_DECODE:
+            if name in claimed:
+                value = OPTIONS[name].values(step)[0]
+                own = step.having(**{name: value})
+                cases.append(add_ragged(own, ways[0]))
     return tuple(dict.fromkeys(cases))
 
 
