@@ -53,16 +53,30 @@ def compile_whole(function: Callable[..., Any]) -> Callable[..., Any]:
     return COMPILED.setdefault(id(function), CompiledWhole(function))
 
 
-@contextmanager
-def numbers_of(dtype: str) -> Iterator[None]:
-    """Let jax have numbers of 64 bits for float64 alone; for other types it is as its program left it.
+WIDE = "jax_enable_x64"
+UNOPTIMIZED = "jax_disable_most_optimizations"
 
-    A setting that stays would also make int64 of whole numbers in every later call, which kernels refuse.
+
+@contextmanager
+def settings_for(dtype: str, *, quick: bool) -> Iterator[None]:
+    """Set what jax has to be told for a call, and leave its settings as its program left them.
+
+    It has numbers of 64 bits for float64 alone: a setting that stays would also make int64 of whole numbers
+    in every later call, which kernels refuse. A quick run on a CPU compiles with few optimizations, as
+    every size is called once; elsewhere that would be another program than the one that is used.
     """
-    config = import_module("jax").config
-    before = config.read("jax_enable_x64")
-    config.update("jax_enable_x64", dtype == "float64" or before)
+    jax = import_module("jax")
+    wanted = {}
+    if dtype == "float64":
+        wanted[WIDE] = True
+    if quick and jax.default_backend() == "cpu":
+        wanted[UNOPTIMIZED] = True
+
+    before = {name: jax.config.read(name) for name in wanted}
     try:
+        for name, value in wanted.items():
+            jax.config.update(name, value)
         yield
     finally:
-        config.update("jax_enable_x64", before)
+        for name, value in before.items():
+            jax.config.update(name, value)

@@ -28,7 +28,7 @@ from attnctl.verbs.conform.call import (
     repeat,
 )
 from attnctl.verbs.conform.case import INPUTS
-from attnctl.verbs.conform.compiled import compile_whole, numbers_of
+from attnctl.verbs.conform.compiled import compile_whole, settings_for
 from attnctl.verbs.conform.signature import PACKED, THEIRS
 from attnctl.verbs.conform.stored import is_small, type_beside
 
@@ -121,7 +121,7 @@ class Framework:
         return self.name != "numpy"
 
     def ready_for(self, dtype: str) -> AbstractContextManager[None]:
-        return numbers_of(dtype) if self.name == "jax" else nullcontext()
+        return settings_for(dtype, quick=self.whole) if self.name == "jax" else nullcontext()
 
     def carry_out(self, ready: PreparedCall) -> tuple[Any, Sequence[Any]]:
         """Call the function, and go back from the cotangent to the inputs where there is one."""
