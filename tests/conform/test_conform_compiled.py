@@ -46,6 +46,20 @@ def test_what_asks_its_arrays_for_numbers_is_called_as_it_is():
     assert read[1:] == ["ArrayImpl", "ArrayImpl"]  # it is compiled once, in vain
 
 
+def test_a_type_that_is_only_taken_op_by_op_leaves_others_compiled():
+    read = []
+
+    def attention(q, k, v):
+        read.append(q.dtype.name)
+        if q.dtype.name == "float16" and isinstance(q, jax.core.Tracer):
+            raise ValueError("not on this processor")
+        return q
+
+    for dtype in ("float16", "float32", "float16", "float32"):
+        assert invoke(attention, call_of(dtype), Framework("jax", whole=True)).error == ""
+    assert read == ["float16", "float16", "float32", "float16"]
+
+
 def test_what_it_raises_is_what_it_raises_as_it_is():
     def attention(q, k, v):
         raise ValueError("no such size")

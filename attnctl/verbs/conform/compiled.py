@@ -24,17 +24,20 @@ class CompiledWhole:
         self.compiled: dict[tuple[str, ...], Callable[..., Any]] = {}
         """By the names of what is constant."""
         self.as_it_is: set[tuple[str, ...]] = set()
-        """Those with which it only works op by op."""
+        """Types, and what is constant, with which it only works op by op, as float16 on some processors."""
 
     def __call__(self, *inputs: Any, **keywords: Any) -> Any:
         constant = tuple(name for name, value in keywords.items() if isinstance(value, KNOWN))
-        if constant in self.as_it_is:
+        arrays = (*inputs, *keywords.values())
+        types = tuple(str(array.dtype) for array in arrays if hasattr(array, "dtype"))
+        way = (*types, *constant)
+        if way in self.as_it_is:
             return self.function(*inputs, **keywords)
         try:
             return self.compile(constant)(*inputs, **keywords)
         except Exception:  # noqa: BLE001  (whatever it raises where it is compiled)
             result = self.function(*inputs, **keywords)  # which raises what is meant, if anything
-            self.as_it_is.add(constant)
+            self.as_it_is.add(way)
             return result
 
     def compile(self, constant: tuple[str, ...]) -> Callable[..., Any]:
