@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from serving_table import FAULTS, RIGHT, drop_one_more_than_blocks, make
 import attnctl
 
 TYPES = ("float32",)
+README = Path(__file__).parents[2] / "samples" / "conform" / "README.md"
 
 KERNEL = """
 import numpy as np
@@ -111,6 +113,10 @@ def test_there_are_as_many_as_are_promised():
     assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 40
     assert len({fault.name for fault in [*FAULTS, *MORE]}) == len(FAULTS) + len(MORE) >= 80
     assert len(ODD) >= 20
+
+    said = README.read_text()
+    assert f"there are {len(FAULTS) + len(MORE)} more wrong kernels" in said
+    assert f"{len(ODD)} right ones with odd conventions" in said
 
 
 # --- trees of guesses, and prompts in two calls ---
