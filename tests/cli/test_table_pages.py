@@ -226,7 +226,7 @@ def test_a_page_of_a_model_has_a_picture_of_a_layer(call, family, layer):
     call("model", str(CHECKPOINTS / family), "-o", "x.html")
     text = Path("x.html").read_text()
     picture = re.search('<svg class="layer".*?</svg>', text, re.DOTALL)[0]
-    sizes = [int(each.replace(",", "")) for each in re.findall(r">([\d,]+) \(\d+ %\)<", picture)]
+    sizes = [int(each.replace(",", "")) for each in re.findall(r">([\d,]+) \((?:below )?\d+%\)<", picture)]
     longest = max(int(each) for each in re.findall(r'<rect [^>]*width="(\d+)"', picture))
     assert sum(sizes) == sum(int(np.prod(shape)) for shape in shapes.values())
     assert f"Layer 0: {sum(sizes):,} parameters" in text

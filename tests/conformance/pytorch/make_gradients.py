@@ -120,6 +120,8 @@ def attend(g, o):
     if o.get("gate"):
         gate = g["gate"] if "gate" in g else x @ g["W_gate"] + g["b_gate"]
         concat = concat * torch.sigmoid(gate)
+    if "concat_norm" in o.get("layer", {}):
+        concat = normed(concat, g, "concat_norm", **o["layer"]["concat_norm"])
     if "W_O" not in g:
         return concat if o.get("gate") else z, torch.logsumexp(s, -1)
     y = concat @ g["W_O"]
@@ -274,6 +276,13 @@ def layers():
     yield case("pages, one of them shared", {"Q": normal(2, 2, 3, 4), **pages, **table}, layout="bhnd")
     scales = {"k_scale": normal(2), "v_scale": normal(2)}
     yield case("scales of stored keys and values", {**of_heads(heads=4, lead=(2,)), **scales}, causal=True)
+    width = plain["W_O"].shape[0]
+    for kind in ("rms", "layer"):
+        before_output = {f"concat_norm_{part}": normal(width) for part in BOTH}
+        if kind == "rms":
+            del before_output["concat_norm_bias"]
+        parts = {**norm, "concat_norm": {"kind": kind, "eps": 1e-5}}
+        yield case(f"layer, {kind} norm before W_O", {**plain, **before_output}, layer=parts, causal=True)
 
 
 if __name__ == "__main__":
