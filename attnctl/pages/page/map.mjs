@@ -145,7 +145,8 @@ export class HeadMap {
       .sort(([, a], [, b]) => b - a)
       .slice(0, 2)
       .map(([kind, share]) => `${percent(share)} to ${this.words.kinds[kind]}`);
-    const effect = about?.effect === undefined ? [] : [`effect ${forPeople(about.effect).replace("-", "−")}`];
+    const effect =
+      about?.effect === undefined ? [] : [`effect ${forPeople(about.effect).replace("-", "−")}`];
     const said = [...effect, ...shares].join(", ");
     return said ? `${where}: ${said}` : where;
   }
