@@ -48,7 +48,10 @@ class OutputReader:
         if moves and value.size == outputs.size and value.shape[-1] == heads * width:
             if tokens_first:
                 value = value.swapaxes(0, 1)
-            steps.put(CONCAT, value.reshape(batch, queries, heads * width), moves)
+            concat = value.reshape(batch, queries, heads * width)
+            if heads == 1 and has_same_numbers(concat, merged) and not is_same(concat, merged):
+                return  # no heads to merge: rows go elsewhere, as windows of a picture do
+            steps.put(CONCAT, concat, moves)
 
         projection = self.output_projection(n)
         if projection is not None and projection.matrix.shape[0] == heads * width:

@@ -348,8 +348,8 @@ class StepReader:
 
     def let_scaled_otherwise(self, steps: Steps) -> None:
         """Take 1 / √N as meant beside a softcap, of an N that is no size here: Gemma 2 says its own."""
-        if "softcap" not in steps.options:
-            self.let_temperature(steps)
+        self.let_temperature(steps)
+        if "softcap" not in steps.options or "scale" in steps.options:
             return
         scale = steps.prescale * steps.attention.factor
         if SCORES in steps.arrays:
@@ -388,7 +388,7 @@ class StepReader:
         return False
 
     def let_temperature(self, steps: Steps) -> None:
-        """Take a number as meant that scores are divided by once they were divided by √d_k."""
+        """Take a number as meant that scores, or Q and K, are multiplied by besides 1 / √d_k."""
         begins = begins_softmax(self.graph, steps.attention.lines)
         if is_base_two(self.graph, steps.attention.lines, begins):
             return  # log2(e) is no temperature
@@ -396,23 +396,24 @@ class StepReader:
         if lines[0].array.size == 1:
             return
         scales = [steps.prescale, steps.attention.factor]
-        for before, now in itertools.pairwise(lines):
+        for number, (before, now) in enumerate(itertools.pairwise(lines), 1):
             scale = ratio(before.array, now.array)
-            if not scale:
+            is_of_cap = self.graph.op(lines[min(number + 1, begins - 1)].n) == "tanh"
+            if not scale or is_of_cap:
                 break  # a cap, a bias: what comes behind it is no factor of the scores
             scales.append(scale)
         factors = [scale for scale in scales if scale != 1.0]
         if len(factors) != 2:
             return
-        usual, more = (factor * np.sqrt(steps.arrays["Q"].shape[-1]) for factor in factors)
-        if abs(usual - 1) > NEAR_ONE or abs(more - 1) <= NEAR_ONE:
+        root = np.sqrt(steps.arrays["Q"].shape[-1])
+        own = [factor for factor in factors if abs(factor * root - 1) > NEAR_ONE]
+        if len(own) != 1:
             return
-        if any(abs(factors[1] * width - 1) <= NEAR_ONE for width in widths_of(steps)):
-            return  # a width is what scores are divided by in error
+        widths = [power for width in widths_of(steps) for power in (width, width**0.5)]
+        if any(abs(own[0] * each - 1) <= NEAR_ONE or abs(own[0] / each - 1) <= NEAR_ONE for each in widths):
+            return  # a width is what scores are divided or multiplied by in error
         steps.options["scale"] = float(np.prod(factors))
-        steps.note(
-            f"Its scores are divided by {1 / factors[1]:.4g} besides: a temperature, taken as meant."
-        )
+        steps.note(f"Its scores are divided by {1 / own[0]:.4g} besides: a temperature, taken as meant.")
 
     def reads_states(self, attention: Attention) -> bool:
         """True if a network's state asks others, as Luong's does: K is V itself or a projection of it."""
