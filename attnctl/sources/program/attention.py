@@ -746,10 +746,10 @@ class AttentionFinder:
             arguments = arguments | {"enable_gqa": True, "attn_mask": arguments.get("mask")}
         operands = []
         for name in ("query", "key", "value"):
-            argument = arguments.get(name)
-            if not isinstance(argument, dict) or not self.graph.has_value(argument["event"]):
+            operand = self.graph.given(arguments, name)
+            if operand is None:
                 raise Unread("what it was given was not kept")
-            operands.append(argument["event"])
+            operands.append(operand)
 
         lead = ("batch", "head")
         laid = {}
@@ -774,8 +774,7 @@ class AttentionFinder:
         if first != n:
             return None
         for name in ("query", "key", "value"):
-            argument = event.arguments.get(name)
-            if not isinstance(argument, dict) or not self.graph.has_value(argument["event"]):
+            if self.graph.given(event.arguments, name) is None:
                 raise Unread("what it was given was not kept")
         return Attention(product=n, output=n, arguments=event.arguments)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -225,6 +225,21 @@ class Graph:
         while self.events[n].function == "in place" and self.parents(n):
             n = self.parents(n)[0]
         return n
+
+    def summed_width(self, product: Product) -> int:
+        """How many numbers are multiplied and added up for each number of a product."""
+        shape = self.value(product.left).shape
+        summed = [
+            size for axis, size in zip(product.left_axes, shape, strict=True) if axis not in product.axes
+        ]
+        return prod(summed)
+
+    def given(self, arguments: Mapping[str, Any], name: str) -> int | None:
+        """The array that a call was handed by that name."""
+        argument = arguments.get(name)
+        if isinstance(argument, dict) and self.has_value(argument["event"]):
+            return int(argument["event"])
+        return None
 
     def is_float(self, n: int) -> bool:
         return self.value(n).dtype.kind == "f"

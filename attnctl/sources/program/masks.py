@@ -363,27 +363,27 @@ class MaskReader:
 
     def hands_triangle(self, attention: Attention) -> bool:
         """True if the mask that a library is handed hides later keys of the same sentence."""
-        mask = attention.arguments[FUSED_MASK]
-        if not isinstance(mask, dict) or not self.graph.has_value(mask["event"]):
+        mask = self.graph.given(attention.arguments, FUSED_MASK)
+        if mask is None:
             return False
-        array = self.graph.value(mask["event"])
+        array = self.graph.value(mask)
         if array.ndim < 2 or not self.is_of_itself(attention):
             return False
         return shows_triangle(~array if array.dtype.kind == "b" else array <= HIDDEN)
 
-    def hidden_by_lengths(self, steps: Steps, shape: tuple[int, ...]) -> Array:
-        """What jax.nn.dot_product_attention hides by lengths of keys and a window; its bias is put."""
+    def read_options_of_jax(self, steps: Steps, shape: tuple[int, ...]) -> Array:
+        """What jax.nn.dot_product_attention hides by lengths of keys; its bias and its window are put."""
         graph = self.graph
         arguments = steps.attention.arguments
         hidden = np.zeros(shape, bool)
 
-        bias = arguments.get("bias")
-        if isinstance(bias, dict) and graph.has_value(bias["event"]):
-            steps.put(BIAS, np.broadcast_to(graph.value(bias["event"]), shape), [bias["event"]])
-        lengths = arguments.get("key_value_seq_lengths")
-        if isinstance(lengths, dict) and graph.has_value(lengths["event"]):
-            steps.score_events = [lengths["event"]]
-            ends = graph.value(lengths["event"]).reshape(-1, 1, 1, 1)
+        bias = graph.given(arguments, "bias")
+        if bias is not None:
+            steps.put(BIAS, np.broadcast_to(graph.value(bias), shape), [bias])
+        lengths = graph.given(arguments, "key_value_seq_lengths")
+        if lengths is not None:
+            steps.score_events = [lengths]
+            ends = graph.value(lengths).reshape(-1, 1, 1, 1)
             hidden = np.broadcast_to(np.arange(shape[-1]) >= ends, shape)
         around = arguments.get("local_window_size")
         if type(around) is int:
@@ -418,9 +418,8 @@ class MaskReader:
         hidden = np.zeros(shape, bool)
 
         arguments = attention.arguments
-        mask = arguments.get(FUSED_MASK)
-        if isinstance(mask, dict) and graph.has_value(mask["event"]):
-            n = mask["event"]
+        n = graph.given(arguments, FUSED_MASK)
+        if n is not None:
             array = graph.value(n)
             steps.score_events = [n]
             steps.triangle = self.triangle_of_mask([n])
@@ -433,7 +432,7 @@ class MaskReader:
                 if np.abs(added[~hidden]).max(initial=0.0) > 0:
                     steps.put(BIAS, np.where(hidden, 0, added), [n])
 
-        hidden = hidden | self.hidden_by_lengths(steps, shape)
+        hidden = hidden | self.read_options_of_jax(steps, shape)
         if arguments.get("is_causal"):
             if hidden.any():
                 steps.put(MASK, ~hidden, steps.score_events)

@@ -25,7 +25,13 @@ from attnctl.sources.program.join import begins_softmax
 from attnctl.sources.program.meant import Meaning
 from attnctl.sources.program.named import LEFT_AS_IT_IS, Layout, Steps, sequences
 from attnctl.sources.program.origin import Origin, Origins, Projection
-from attnctl.sources.program.projected import Projected, ProjectedRows, Projecting, distinct_heads
+from attnctl.sources.program.projected import (
+    Projected,
+    ProjectedRows,
+    Projecting,
+    distinct_heads,
+    heads_repeated,
+)
 from attnctl.sources.program.relations import (
     Array,
     is_same,
@@ -128,6 +134,8 @@ class OperandReader:
 
     def factor_on(self, steps: Steps, name: str, path: Sequence[int]) -> float:
         """What Q or K is multiplied by between its projection and the product."""
+        if name == "V":
+            return 1.0
         origins = steps.attention.origins
         others = {origin.last for other in "QKV" if other != name for origin in origins[other]}
         of_others = {n for last in others for n in (last, *self.graph.ancestors(last))}
@@ -138,7 +146,7 @@ class OperandReader:
             if not self.graph.parents(before) and not self.graph.events[before].names:
                 continue  # how large it was drawn
             scale = ratio(self.graph.value(before), self.graph.value(now))
-            if scale and abs(scale - 1) > 1e-9 and name != "V":
+            if scale and abs(scale - 1) > 1e-9:
                 factor *= scale
                 steps.scale_events.append(now)
         return factor
@@ -174,11 +182,7 @@ class OperandReader:
         for n in (of_q.weight, *self.graph.ancestors(of_q.weight, most=NEAR_WEIGHT)):
             product = self.graph.product(n)
             if product is not None:
-                summed = [axis for axis in product.left_axes if axis not in product.axes]
-                sizes = [
-                    self.graph.value(product.left).shape[product.left_axes.index(axis)] for axis in summed
-                ]
-                return int(np.prod(sizes))
+                return self.graph.summed_width(product)
         return None
 
     def scale_in_part(self, origins: Sequence[Origin], d_k: int) -> float:
@@ -431,9 +435,7 @@ def given_kv_heads(steps: Steps) -> int | None:
     """How many heads of keys and values there are that were given and repeated for those of queries."""
     if "W_K" in steps.arrays or "W_V" in steps.arrays:
         return None
-    of_k, of_v = (distinct_heads(steps.arrays[name]).shape[1] for name in "KV")
-    is_repeated = 1 < of_k == of_v < steps.arrays["Q"].shape[1]
-    return of_k if is_repeated else None
+    return heads_repeated(steps.arrays["K"], steps.arrays["V"], steps.arrays["Q"].shape[1])
 
 
 def take_as_made(steps: Steps, name: str, *, is_known: bool) -> None:

@@ -507,6 +507,12 @@ def distinct_heads(array: Array) -> Array:
     return array[:, first_of]
 
 
+def heads_repeated(keys: Array, values: Array, heads: int) -> int | None:
+    """Of how many heads each is repeated in keys and in values, (batch, head, rows, d), for so many."""
+    of_k, of_v = (distinct_heads(array).shape[1] for array in (keys, values))
+    return of_k if 1 < of_k == of_v < heads else None
+
+
 def move_between(value: Array, laid: Array) -> Callable[[Array], Array] | None:
     """How arrays of that shape are laid out as (batch, head, rows, d), told by one that is known."""
     batch, heads, count, width = laid.shape

@@ -36,7 +36,7 @@ from attnctl.sources.program.named import Layout, Steps
 from attnctl.sources.program.operands import OperandReader
 from attnctl.sources.program.origin import BENT, Origins
 from attnctl.sources.program.outputs import OutputReader
-from attnctl.sources.program.projected import distinct_heads, match_columns
+from attnctl.sources.program.projected import heads_repeated, match_columns
 from attnctl.sources.program.record import OF_LINEAR, OF_MODULE, TRAINING
 from attnctl.sources.program.relations import (
     HIDDEN,
@@ -337,8 +337,9 @@ class StepReader:
     def let_unscaled(self, steps: Steps) -> None:
         """Scores that need no scale, where no program shows what was meant: T5's, Luong's, Gemma 2's."""
         if SCALED in steps.arrays:
-            if not self.let_absorbed_scale(steps):
-                self.let_scaled_otherwise(steps)
+            for let in (self.let_absorbed, self.let_temperature, self.let_number_of_its_own):
+                if let(steps):
+                    return
         elif BIAS in steps.arrays and is_relative(steps.arrays[BIAS]):
             steps.options["scale"] = 1.0
             steps.note("Its scores are not scaled, as T5's are not, which has a relative bias, too.")
@@ -346,55 +347,44 @@ class StepReader:
             steps.options["scale"] = 1.0
             steps.note("Its scores are not scaled, as Luong's are not, whose keys are its values.")
 
-    def let_scaled_otherwise(self, steps: Steps) -> None:
+    def let_number_of_its_own(self, steps: Steps) -> bool:
         """Take 1 / √N as meant beside a softcap, of an N that is no size here: Gemma 2 says its own."""
-        self.let_temperature(steps)
         if "softcap" not in steps.options or "scale" in steps.options:
-            return
-        scale = steps.prescale * steps.attention.factor
-        if SCORES in steps.arrays:
-            scale = ratio(steps.arrays[SCORES], steps.arrays[SCALED])
+            return False
+        scale = scale_shown(steps)
         meant = round(1 / scale**2) if scale > 0 else 0
         if meant < 2 or meant in widths_of(steps) or abs(scale * np.sqrt(meant) - 1) > 1e-5:
-            return
+            return False
         steps.options["scale"] = float(1 / np.sqrt(meant))
         steps.note(
             f"Its scores are divided by √{meant}, a number of its own, as Gemma 2's are: taken as meant."
         )
+        return True
 
-    def let_absorbed_scale(self, steps: Steps) -> bool:
+    def let_absorbed(self, steps: Steps) -> bool:
         """Take 1 / √N as meant of queries, N columns wide, that were multiplied by the weight of the keys.
 
         DeepSeek's latent attention is carried out so: q (c W_UK)ᵀ as (q W_UKᵀ) cᵀ.
         """
         graph = self.graph
         absorbed = graph.product(steps.attention.origins["Q"][0].last)
-        if absorbed is None:
+        if absorbed is None or not any(map(graph.product, (absorbed.left, absorbed.right))):
             return False
-        scale = steps.prescale * steps.attention.factor
-        if SCORES in steps.arrays:
-            scale = ratio(steps.arrays[SCORES], steps.arrays[SCALED])
-        sides = ((absorbed.left, absorbed.left_axes), (absorbed.right, absorbed.right_axes))
-        for n, axes in sides:
-            summed = [axis for axis in axes if axis not in absorbed.axes]
-            sizes = [graph.value(n).shape[axes.index(axis)] for axis in summed]
-            width = int(np.prod(sizes))
-            if width in widths_of(steps) or graph.product(n) is None:
-                continue
-            if abs(scale * np.sqrt(width) - 1) < 1e-5:
-                steps.options["scale"] = float(1 / np.sqrt(width))
-                steps.note(f"Its queries, {width} columns wide, are multiplied by the weight of the keys.")
-                return True
-        return False
+        width = graph.summed_width(absorbed)
+        if width in widths_of(steps) or abs(scale_shown(steps) * np.sqrt(width) - 1) >= 1e-5:
+            return False
+        steps.options["scale"] = float(1 / np.sqrt(width))
+        steps.note(f"Its queries, {width} columns wide, are multiplied by the weight of the keys.")
+        return True
 
-    def let_temperature(self, steps: Steps) -> None:
+    def let_temperature(self, steps: Steps) -> bool:
         """Take a number as meant that scores, or Q and K, are multiplied by besides 1 / √d_k."""
         begins = begins_softmax(self.graph, steps.attention.lines)
         if is_base_two(self.graph, steps.attention.lines, begins):
-            return  # log2(e) is no temperature
+            return False  # log2(e) is no temperature
         lines = steps.attention.lines[:begins]
         if lines[0].array.size == 1:
-            return
+            return False
         scales = [steps.prescale, steps.attention.factor]
         for number, (before, now) in enumerate(itertools.pairwise(lines), 1):
             scale = ratio(before.array, now.array)
@@ -404,16 +394,17 @@ class StepReader:
             scales.append(scale)
         factors = [scale for scale in scales if scale != 1.0]
         if len(factors) != 2:
-            return
+            return False
         root = np.sqrt(steps.arrays["Q"].shape[-1])
         own = [factor for factor in factors if abs(factor * root - 1) > NEAR_ONE]
         if len(own) != 1:
-            return
+            return False
         widths = [power for width in widths_of(steps) for power in (width, width**0.5)]
         if any(abs(own[0] * each - 1) <= NEAR_ONE or abs(own[0] / each - 1) <= NEAR_ONE for each in widths):
-            return  # a width is what scores are divided or multiplied by in error
+            return False  # a width is what scores are divided or multiplied by in error
         steps.options["scale"] = float(np.prod(factors))
         steps.note(f"Its scores are divided by {1 / own[0]:.4g} besides: a temperature, taken as meant.")
+        return True
 
     def reads_states(self, attention: Attention) -> bool:
         """True if a network's state asks others, as Luong's does: K is V itself or a projection of it."""
@@ -621,8 +612,8 @@ def keys_made_zero(before: Array, now: Array) -> Array | None:
 
 def shares_keys(attention: Attention) -> bool:
     """True if keys and values are repeated along the axis before the rows, as for heads of a group."""
-    of_k, of_v = (distinct_heads(attention.arrays[name][None]).shape[1] for name in "KV")
-    return 1 < of_k == of_v < len(attention.arrays["K"])
+    keys, values = (attention.arrays[name][None] for name in "KV")
+    return heads_repeated(keys, values, keys.shape[1]) is not None
 
 
 def tokens_behind_heads(attention: Attention) -> Attention:
@@ -733,6 +724,13 @@ def before_dropout(lines: Sequence[tuple[int, Array]], begins: int) -> int | Non
         if factor > 1 and not is_late_mask and not rows_sum_to_one(now):
             return number
     return None
+
+
+def scale_shown(steps: Steps) -> float:
+    """By what Q Kᵀ is multiplied, on the way to it and since."""
+    if SCORES in steps.arrays:
+        return ratio(steps.arrays[SCORES], steps.arrays[SCALED])
+    return steps.prescale * steps.attention.factor
 
 
 def widths_of(steps: Steps) -> set[int]:
